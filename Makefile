@@ -1,0 +1,115 @@
+# Everything a contributor runs. `make` alone lists the targets.
+#
+#   PYTHON=...   the interpreter to build .venv with, 3.11 or newer
+#   ARGS=...     more arguments for the command behind a target: make test ARGS="-k copy -x"
+#   UPGRADE=1    with `make lock`: take the newest versions instead of keeping the locked ones
+
+PYTHON ?= python3
+ARGS ?=
+
+BIN := .venv/bin
+LOCK := pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-emit-index-url \
+	$(if $(UPGRADE),--upgrade)
+LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test test-unit lint format bench fuzz lock clean jdk
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+# A shell fragment. Leaves an interpreter of 3.11 or newer in $py and the command for uv in "$@".
+# uv is looked for on PATH, then fetched by pip; where pip may not touch the system's Python (PEP 668), or the interpreter
+# lives in a virtual environment, uv gets a small environment of its own, .venv-tools.
+define TOOLS
+set -e; \
+py=; \
+for candidate in "$(PYTHON)" python3.13 python3.12 python3.11 python3.14; do \
+	if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		py=$$("$$candidate" -c 'import sys; print(sys.executable)'); break; \
+	fi; \
+done; \
+if [ -z "$$py" ]; then \
+	echo "walrelay needs Python 3.11 or newer; '$(PYTHON)' is not. Install one, or say: make PYTHON=/path/to/python3.11" >&2; \
+	exit 1; \
+fi; \
+if uv --version >/dev/null 2>&1; then set -- uv; \
+elif .venv-tools/bin/uv --version >/dev/null 2>&1; then set -- .venv-tools/bin/uv; \
+elif "$$py" -m uv --version >/dev/null 2>&1; then set -- "$$py" -m uv; \
+elif echo "uv is not installed, fetching it with pip" && "$$py" -m pip install --quiet --user uv 2>/dev/null \
+	&& "$$py" -m uv --version >/dev/null 2>&1; then set -- "$$py" -m uv; \
+else \
+	echo "pip leaves this Python alone, putting uv into .venv-tools"; \
+	"$$py" -m venv .venv-tools && .venv-tools/bin/python -m pip install --quiet --disable-pip-version-check uv || { \
+		rm -rf .venv-tools; \
+		echo "Could not fetch uv. Install it by hand, or on Debian and Ubuntu: apt-get install python3-venv" >&2; \
+		exit 1; \
+	}; \
+	set -- .venv-tools/bin/uv; \
+fi
+endef
+
+env: .venv/.stamp ## create or refresh .venv from the locks and compile the kernels
+
+# The stamp comes last, so an interrupted run is taken up again by the next one.
+.venv/.stamp: requirements/dev.lock pyproject.toml
+	@$(TOOLS); \
+	$(BIN)/python -c '' 2>/dev/null || { rm -rf .venv; "$$@" venv --quiet --python "$$py" .venv; }; \
+	"$$@" pip install --python $(BIN)/python --require-hashes -r requirements/dev.lock; \
+	"$$@" pip install --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@echo "compiling the kernels"
+	@$(BIN)/python -m walrelay.decode.warm
+	@touch $@
+
+# The benchmarks' own packages go into .venv, the peer they compare with into an environment of its own.
+.venv/.stamp-bench: .venv/.stamp requirements/bench.lock
+	@$(TOOLS); "$$@" pip install --python $(BIN)/python --require-hashes -r requirements/bench.lock
+	@touch $@
+
+.venv-peers/.stamp: requirements/peers.lock
+	@$(TOOLS); \
+	.venv-peers/bin/python -c '' 2>/dev/null || { rm -rf .venv-peers; "$$@" venv --quiet --python "$$py" .venv-peers; }; \
+	"$$@" pip install --python .venv-peers/bin/python --require-hashes -r requirements/peers.lock
+	@touch $@
+
+jdk:
+	@sh scripts/check-jdk
+
+demo: jdk env ## replicate a throwaway Postgres into DuckDB and watch it
+	$(BIN)/walrelay demo $(ARGS)
+
+test: jdk env ## run all tests
+	$(BIN)/python -m pytest $(ARGS)
+
+test-unit: env ## run the tests that need neither a JVM nor Postgres (seconds)
+	$(BIN)/python -m pytest tests/unit $(ARGS)
+
+lint: env ## check style, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports
+
+format: env ## put the code into its standard form
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: jdk .venv/.stamp-bench .venv-peers/.stamp ## measure the copy against its limits and a peer
+	$(BIN)/python -m benchmarks copy $(ARGS)
+
+fuzz: jdk env ## compare source and destination under random workloads
+	$(BIN)/python -m benchmarks fuzz $(ARGS)
+
+lock: ## write requirements/*.lock anew from pyproject.toml (UPGRADE=1 for newer versions)
+	@$(TOOLS); \
+	"$$@" $(LOCK_PROJECT) -o requirements/base.lock; \
+	"$$@" $(LOCK_PROJECT) --extra demo -o requirements/demo.lock; \
+	"$$@" $(LOCK_PROJECT) --extra dev -o requirements/dev.lock; \
+	"$$@" $(LOCK_PROJECT) --extra bench -o requirements/bench.lock; \
+	"$$@" $(LOCK) requirements/peers.txt -o requirements/peers.lock
+
+clean: ## remove caches and build output, keep .venv
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log
+	find src tests benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -f .venv/.stamp # the compiled kernels went with the caches

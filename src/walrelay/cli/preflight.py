@@ -1,0 +1,88 @@
+"""`walrelay preflight`: what the source lacks, and the remedy."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from walrelay.errors import WalrelayError
+
+if TYPE_CHECKING:
+    from walrelay.control.preflight import Report
+
+
+class PreflightMode(StrEnum):
+    """What the source is going to be asked for."""
+
+    COPY = "copy"
+    BOTH = "both"
+
+
+def preflight_command(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="The source: postgresql://user@host:5432/database.")
+    ],
+    publication: Annotated[str, typer.Option("--publication", help="The publication that names the tables.")],
+    mode: Annotated[
+        PreflightMode, typer.Option("--mode", help="A copy alone, or a copy that then follows the changes.")
+    ] = PreflightMode.BOTH,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Say what is missing on the source, and what to do about it. Changes nothing there."""
+    report = _ask(url, publication, mode)
+    console = Console(highlight=False, soft_wrap=json_output)
+    if json_output:
+        console.print(report.to_json(), markup=False)
+    else:
+        _show(report, console)
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def _ask(url: str, publication: str, mode: PreflightMode) -> Report:
+    # Imported when asked for: they load the decoders, and --help need not wait for these.
+    from walrelay.control.preflight import Report, preflight
+    from walrelay.postgres.source import PostgresSource
+
+    with Console(stderr=True).status("asking the source"):
+        try:
+            source = PostgresSource(url, publication=publication)
+        except WalrelayError as error:
+            return Report.refused("", error)
+        return preflight(source, mode="copy" if mode is PreflightMode.COPY else "both")
+
+
+_MARKS = {
+    "ok": Text("✔", style="green"),
+    "note": Text("·", style="cyan"),
+    "warning": Text("!", style="yellow"),
+    "error": Text("✘", style="red"),
+}
+
+
+def _show(report: Report, console: Console) -> None:
+    for finding in report.findings:
+        line = Table.grid(padding=(0, 1))
+        line.add_column(width=1)
+        line.add_column(width=max(len(each.check) for each in report.findings))
+        line.add_column()
+        line.add_row(_MARKS[finding.severity.value], Text(finding.check), Text(finding.message))
+        console.print(line)
+        if finding.remedy:
+            console.print(Padding(Text(finding.remedy, style="dim"), (0, 0, 0, 4)))
+    console.print(_verdict(report))
+
+
+def _verdict(report: Report) -> Text:
+    from walrelay.control.preflight import Severity
+
+    problems, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)
+    if problems:
+        return Text(f"{problems} problem{'' if problems == 1 else 's'}", style="bold red")
+    beware = f", with {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
+    return Text(f"ready{beware}", style="bold green")

@@ -1,0 +1,1 @@
+"""Settings: strict, frozen, explained; the only package that reads files or the environment."""

@@ -1,0 +1,1 @@
+"""Where rows go: the contract (`base`), and one file or folder per destination."""

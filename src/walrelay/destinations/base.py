@@ -1,0 +1,125 @@
+"""The destination contract, and what a destination is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from walrelay.config.settings import CopySettings
+from walrelay.decode.base import Target
+from walrelay.decode.table import arrow_schema, spark_ddl
+from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableId
+from walrelay.model.schema import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+READ_ROWS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class LandedFile:
+    """A Parquet file that a task has written and closed."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """One table's landed copy; it may be empty. Look at it as files, Arrow, plain rows or a Spark DataFrame."""
+
+    schema: TableSchema
+    files: tuple[LandedFile, ...]
+    target: Target
+    rows_total: int
+    snapshot_lsn: Lsn | None = None
+    spark: SparkSession | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        return arrow_schema(self.schema, self.target)
+
+    def paths(self) -> list[str]:
+        return [file.path for file in self.files]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in pieces of bounded size."""
+        for file in self.files:
+            with pq.ParquetFile(file.path) as parquet:
+                yield from parquet.iter_batches(batch_size=READ_ROWS)
+
+    def arrow(self) -> pa.Table:
+        """All rows at once: for destinations that know that they are few."""
+        return pa.Table.from_batches(self.batches(), schema=self.arrow_schema)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Plain Python rows, for simple destinations; slow by nature."""
+        for batch in self.batches():
+            yield from batch.to_pylist()
+
+    def dataframe(self) -> DataFrame:
+        """The rows as a Spark DataFrame over the files. For destinations whose target is Spark."""
+        assert self.spark is not None, "this destination was given no Spark session"
+        return self.spark.read.schema(spark_ddl(self.schema)).parquet(*self.paths())
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What became of a write. Only `durable` moves progress: it is safe from a crash of anything."""
+
+    durable: bool
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class DestinationContext:
+    """What a destination may use while it runs."""
+
+    pipeline_id: str
+    settings: CopySettings
+    spark: SparkSession | None = None
+    notify: Callable[[str], None] = lambda _message: None
+    """Tell the user something that takes time, e.g. that a file is held by somebody else."""
+
+
+@runtime_checkable
+class Destination(Protocol):
+    """Where rows and changes go.
+
+    Obligations: calls may come from several threads, for different tables; every call may be repeated after a failure
+    and must then lead to the same state; a reader of the destination sees a table's old copy or the whole new one; an
+    error is one of `walrelay.errors` and carries no row value.
+    """
+
+    name: str
+    target: Target
+    """What its types can hold; decides how values are decoded for it."""
+    lands_files: bool
+    """False when it wants no rows at all: tasks then decode and count, and land nothing."""
+
+    def startup(self, context: DestinationContext) -> None:
+        """Make sure that writing will work, or say why not, before anything is read."""
+
+    def shutdown(self) -> None:
+        """Let go of everything. Also called after a failure."""
+
+    def staging_root(self) -> Path | None:
+        """Where copies for it should land, when it matters (near its own files); else None."""
+
+    def drop_table_for_copy(self, schema: TableSchema) -> None:
+        """Forget what was applied to this table, before it is copied anew. Idempotent. Where `write_table_rows` replaces
+        a table atomically, the old rows stay readable until then."""
+
+    def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
+        """Put the table's copy in place of whatever was there. No rows still makes a table."""
+
+    def applied_lsn(self, table: TableId | None) -> Lsn | None:
+        """The resumption state that the destination itself keeps, if it does."""

@@ -1,0 +1,49 @@
+"""How a landed Parquet column is selected into its DuckDB type."""
+
+from __future__ import annotations
+
+from walrelay.model.schema import Column, PgType
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def projection(column: Column) -> str:
+    """SQL for the column's value. Nearly all are taken as they are; intervals land as structs, also inside others."""
+    plain = quoted(column.name)
+    return plain if column.as_text or not holds_interval(column.type) else rebuilt(column.type, plain, 0)
+
+
+def holds_interval(type_: PgType) -> bool:
+    if type_.kind == "base":
+        return type_.name == "interval" and type_.schema == "pg_catalog"
+    parts = [part.type for part in type_.fields] + ([type_.element] if type_.element else [])
+    return any(holds_interval(part) for part in parts)
+
+
+def rebuilt(type_: PgType, value: str, depth: int) -> str:
+    """`value` with every interval struct in it made an INTERVAL; NULL stays NULL."""
+    if not holds_interval(type_):
+        return value
+    if type_.kind == "base":
+        made = f"to_months({value}.months) + to_days({value}.days) + to_microseconds({value}.microseconds)"
+        return f"CASE WHEN {value} IS NOT NULL THEN {made} END"
+    if type_.kind == "composite":
+        parts = ", ".join(
+            f"{quoted(f.name)} := {rebuilt(f.type, f'{value}.{quoted(f.name)}', depth)}" for f in type_.fields
+        )
+        return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({parts}) END"
+    assert type_.element is not None
+    if type_.kind == "range":
+        bounds = ", ".join(f"{b} := {rebuilt(type_.element, f'{value}.{b}', depth)}" for b in ("lower", "upper"))
+        marks = ", ".join(f"{mark} := {value}.{mark}" for mark in ("lower_inc", "upper_inc", "empty"))
+        return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({bounds}, {marks}) END"
+    return _lists(type_.element, value, type_.dimensions if type_.kind == "array" else 1, depth)
+
+
+def _lists(element: PgType, value: str, levels: int, depth: int) -> str:
+    """A lambda for each level of lists, its variable named by depth."""
+    item = f"x{depth}"
+    inner = rebuilt(element, item, depth + 1) if levels == 1 else _lists(element, item, levels - 1, depth + 1)
+    return f"list_transform({value}, lambda {item}: {inner})"

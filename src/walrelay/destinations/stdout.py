@@ -1,0 +1,77 @@
+"""One JSON line per row on standard output."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import threading
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TextIO
+
+from walrelay.decode.base import TEXT, Target
+from walrelay.destinations.base import DestinationContext, TableRows, WriteResult
+from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableId
+from walrelay.model.schema import TableSchema
+
+
+class StdoutDestination:
+    """`{"table": "public.orders", "op": "copy", "row": {…}}`, a line each.
+
+    JSON has no exact decimals, bytes, infinity or dates: decimals and dates are the text Postgres prints, bytes are
+    `\\x…`, NaN and ±Infinity are text. Lines of different tables do not mix within a table's copy.
+    """
+
+    name = "stdout"
+    target: Target = TEXT
+    lands_files = True
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    def startup(self, context: DestinationContext) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        (self._stream or sys.stdout).flush()
+
+    def staging_root(self) -> Path | None:
+        return None
+
+    def drop_table_for_copy(self, schema: TableSchema) -> None:
+        pass
+
+    def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
+        stream = self._stream or sys.stdout
+        table = str(schema.name)
+        count = 0
+        with self._lock:
+            for row in rows.rows():
+                line = {"table": table, "op": "copy", "row": {key: plain(value) for key, value in row.items()}}
+                stream.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+                count += 1
+            stream.flush()
+        return WriteResult(durable=True, rows=count)
+
+    def applied_lsn(self, table: TableId | None) -> Lsn | None:
+        return None
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can say it without loss."""
+    match value:
+        case bytes():
+            return "\\x" + value.hex()
+        case Decimal():
+            return f"{value:f}"
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case list():
+            return [plain(item) for item in value]
+        case dict():
+            return {key: plain(item) for key, item in value.items()}
+        case _:
+            return value

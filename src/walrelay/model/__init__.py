@@ -1,0 +1,1 @@
+"""The words of the domain: frozen, printable, standard library only."""

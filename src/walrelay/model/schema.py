@@ -1,0 +1,85 @@
+"""What a table looks like: columns, their resolved Postgres types, the key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from walrelay.model.names import TableId, TableName
+
+TypeKind = Literal["base", "enum", "composite", "array", "range", "multirange", "vector_array"]
+"""`vector_array` is `int2vector`/`oidvector`: an array in its bytes, but with a lower bound of 0 by nature."""
+
+
+@dataclass(frozen=True, slots=True)
+class PgType:
+    """A Postgres type, resolved down to types that have bytes of their own: domains are replaced by their base."""
+
+    oid: int
+    name: str
+    kind: TypeKind = "base"
+    schema: str = "pg_catalog"
+    extension: str | None = None
+    modifier: int = -1
+    element: PgType | None = None
+    """Of arrays the element, of ranges the bound, of multiranges the range."""
+    fields: tuple[TypeField, ...] = ()
+    """Of composites."""
+    dimensions: int = 1
+    """Of arrays, as declared; Postgres does not enforce it."""
+    has_binary: bool = True
+    """Whether the type, with all its parts, has a binary output function."""
+    scale: int = 2
+    """Of money: digits after the point, which the server's lc_monetary decides."""
+    display: str = ""
+    """As `format_type` prints it, e.g. `numeric(10,2)[]`."""
+
+    def __str__(self) -> str:
+        return self.display or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class TypeField:
+    """An attribute of a composite type."""
+
+    name: str
+    type: PgType
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the publication gives it."""
+
+    name: str
+    type: PgType
+    nullable: bool = True
+    attnum: int = 0
+    as_text: bool = False
+    """Read through a cast to text on the source: the type has no bytes that we, or Postgres, can give."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One version of a table's shape, holding only the columns that are replicated."""
+
+    id: TableId
+    name: TableName
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    row_filter: str | None = None
+    """SQL of the publication's WHERE, as Postgres prints it."""
+    leaves: tuple[TableLeaf, ...] = field(default=())
+    """What holds the rows: the table itself, or the leaves of a partitioned one."""
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class TableLeaf:
+    """A relation with storage, and its size when it was looked at."""
+
+    id: TableId
+    name: TableName
+    bytes: int
+    rows_estimate: int

@@ -1,0 +1,1 @@
+"""All that talks to the source: connection, catalog, publication, snapshot, copy."""

@@ -1,0 +1,148 @@
+"""What is to be copied: the publication's tables, with their columns, types, key and storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from walrelay.config.settings import UnknownTypes
+from walrelay.decode.registry import is_known
+from walrelay.errors import PublicationEmptyError, PublicationMissingError, TableMissingError, UnsupportedSourceError
+from walrelay.model.names import TableId, TableName
+from walrelay.model.schema import Column, PgType, TableLeaf, TableSchema
+from walrelay.postgres.connection import Connection, talking
+from walrelay.postgres.sql import statement
+from walrelay.postgres.types import TypeCatalog
+
+OLDEST_VERSION = 140_000
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table as the publication names it; `columns` and `row_filter` are None where it gives all."""
+
+    id: TableId
+    name: TableName
+    columns: tuple[str, ...] | None = None
+    row_filter: str | None = None
+    generated: bool = False
+    """Whether generated columns belong to it when `columns` names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableStorage:
+    """How large a table is, about."""
+
+    bytes: int
+    rows_estimate: int
+
+
+def check_version(connection: Connection) -> int:
+    """The server's version number, refused when we do not know the server's ways."""
+    version = connection.info.server_version
+    if version < OLDEST_VERSION:
+        raise UnsupportedSourceError(
+            f"the source is Postgres {version // 10_000}; 14 is the oldest supported",
+            hint="Upgrade the server.",
+        )
+    return version
+
+
+def published_tables(connection: Connection, publication: str) -> list[PublishedTable]:
+    """The publication's tables, never an empty list: an empty publication is a mistake that says so (SEMANTICS 12)."""
+    version = check_version(connection)
+    with talking("reading the publication"):
+        found = connection.execute(statement("publication"), {"publication": publication}).fetchone()
+        if found is None:
+            raise _missing(connection, publication)
+        name = "publication_tables_15" if version >= 150_000 else "publication_tables_14"
+        rows = connection.execute(statement(name), {"publication": publication}).fetchall()
+    if not rows:
+        raise PublicationEmptyError(
+            f"publication {publication} has no tables",
+            hint=f"ALTER PUBLICATION {publication} ADD TABLE …, or create it FOR ALL TABLES.",
+        )
+    return [
+        PublishedTable(
+            row.id,
+            TableName(row.schema, row.name),
+            None if row.columns is None else tuple(row.columns),
+            row.row_filter,
+        )
+        for row in rows
+    ]
+
+
+def _missing(connection: Connection, publication: str) -> PublicationMissingError:
+    rows = connection.execute("SELECT pubname FROM pg_catalog.pg_publication ORDER BY 1").fetchall()
+    known = ", ".join(row.pubname for row in rows)
+    hint = f"This database has: {known}." if known else "This database has none."
+    return PublicationMissingError(
+        f"no such publication: {publication}",
+        hint=f"{hint} Create it with CREATE PUBLICATION {publication} FOR TABLE …; or FOR ALL TABLES.",
+    )
+
+
+def storage_of(connection: Connection, tables: list[TableId]) -> dict[TableId, TableStorage]:
+    """Size and estimated rows of each table, with all its partitions."""
+    with talking("reading table sizes"):
+        rows = connection.execute(statement("storage"), {"tables": tables}).fetchall()
+    return {row.id: TableStorage(row.bytes, row.rows_estimate) for row in rows}
+
+
+def find_table(connection: Connection, name: TableName) -> PublishedTable:
+    """A table by name, outside of any publication: all its columns, all its rows."""
+    check_version(connection)
+    with talking("looking up the table"):
+        row = connection.execute(
+            "SELECT c.oid::int8 AS id FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"
+            " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'm')",
+            (name.schema, name.name),
+        ).fetchone()
+    if row is None:
+        raise TableMissingError(f"no such table: {name}")
+    return PublishedTable(row.id, name, generated=True)
+
+
+def read_schema(connection: Connection, table: PublishedTable, unknown_types: UnknownTypes = "bytes") -> TableSchema:
+    """The table's shape as it is now. Call it inside the snapshot that the copy reads."""
+    with talking(f"reading the columns of {table.name}"):
+        rows = connection.execute(statement("columns"), {"table": table.id}).fetchall()
+        leaves = connection.execute(statement("leaves"), {"table": table.id}).fetchall()
+    if not rows and not leaves:
+        raise TableMissingError(f"{table.name} no longer exists")
+    types = TypeCatalog(connection, (row.type for row in rows))
+    published = [row for row in rows if _is_published(row, table)]
+    columns = tuple(_column(row, types, unknown_types) for row in published)
+    foreign = [TableName(leaf.schema, leaf.name) for leaf in leaves if leaf.kind == "f"]
+    if foreign:
+        raise UnsupportedSourceError(
+            f"{table.name} has a foreign table as a partition: {foreign[0]}",
+            hint="Detach it, or publish the other partitions alone.",
+        )
+    keyed = sorted((row.key_place, row.name) for row in rows if row.key_place is not None)
+    names = {row.name for row in published}
+    whole_key = all(name in names for _, name in keyed)
+    return TableSchema(
+        id=table.id,
+        name=table.name,
+        columns=columns,
+        primary_key=tuple(name for _, name in keyed) if whole_key else (),
+        row_filter=table.row_filter,
+        leaves=tuple(
+            TableLeaf(leaf.id, TableName(leaf.schema, leaf.name), leaf.bytes, leaf.rows_estimate) for leaf in leaves
+        ),
+    )
+
+
+def _is_published(row: Any, table: PublishedTable) -> bool:
+    """As the stream will have it. Without a list, generated columns stay out, as before Postgres 18 they always did."""
+    if table.columns is not None:
+        return row.name in table.columns
+    return table.generated or not row.generated
+
+
+def _column(row: Any, types: TypeCatalog, unknown_types: UnknownTypes) -> Column:
+    type_: PgType = types.resolve(row.type, row.modifier, row.dimensions, row.display)
+    as_text = not type_.has_binary or (unknown_types == "text" and not is_known(type_))
+    return Column(row.name, type_, nullable=not row.not_null, attnum=row.attnum, as_text=as_text)

@@ -1,0 +1,69 @@
+"""Read one range of a table: COPY (SELECT …) TO STDOUT (FORMAT binary), as buffers of whole rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from psycopg import sql
+
+from walrelay.errors import BadBytesError
+from walrelay.model.schema import TableSchema
+from walrelay.postgres.connection import Connection, talking
+from walrelay.postgres.copy_socket import SocketCopy
+from walrelay.postgres.ranges import CtidRange
+from walrelay.wire.copy_binary import CopyBuffer, Rows
+
+
+def copy_statement(schema: TableSchema, part: CtidRange) -> sql.Composed:
+    """The COPY for one range: the publication's columns and row filter, from that leaf alone."""
+    columns = sql.SQL(", ").join(
+        sql.SQL("{}::text").format(sql.Identifier(column.name)) if column.as_text else sql.Identifier(column.name)
+        for column in schema.columns
+    )
+    conditions: list[sql.Composable] = []
+    if part.first is not None:
+        conditions.append(sql.SQL("ctid >= {}").format(sql.Literal(f"({part.first},0)")))
+    if part.last is not None:
+        conditions.append(sql.SQL("ctid < {}").format(sql.Literal(f"({part.last},0)")))
+    if schema.row_filter is not None:
+        # Printed by Postgres from its catalog, so it is SQL and no user's text.
+        conditions.append(sql.SQL("({})").format(sql.SQL(schema.row_filter)))  # type: ignore[arg-type]
+    where = sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("")
+    return sql.SQL("COPY (SELECT {} FROM ONLY {}{}) TO STDOUT (FORMAT binary)").format(
+        columns, sql.Identifier(part.leaf.name.schema, part.leaf.name.name), where
+    )
+
+
+def copy_rows(
+    connection: Connection, schema: TableSchema, part: CtidRange, *, chunk_bytes: int
+) -> Iterator[Rows]:
+    """Chunks of whole rows, each good until the next is asked for. Ends only when Postgres said that all were sent."""
+    statement = copy_statement(schema, part).as_bytes(connection)
+    width = len(schema.columns)
+    if connection.pgconn.ssl_in_use:
+        yield from _through_libpq(connection, statement, CopyBuffer(width, framed=False, capacity=chunk_bytes))
+    else:
+        yield from SocketCopy(connection, CopyBuffer(width, framed=True, capacity=chunk_bytes)).run(statement)
+
+
+def _through_libpq(connection: Connection, statement: bytes, buffer: CopyBuffer) -> Iterator[Rows]:
+    """With TLS the bytes on the socket are not ours to read; libpq hands out a message at a time."""
+    with talking("copying"), connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for message in copy:
+            begun = 0
+            while begun < len(message):
+                room = buffer.room()
+                taken = min(len(room), len(message) - begun)
+                room[:taken] = message[begun : begun + taken]
+                buffer.received(taken)
+                begun += taken
+                if buffer.full:
+                    yield from _whole_rows(buffer)
+        yield from _whole_rows(buffer)
+    if not buffer.finished:
+        raise BadBytesError("the stream ended before its trailer", position=buffer.position)
+
+
+def _whole_rows(buffer: CopyBuffer) -> Iterator[Rows]:
+    while (rows := buffer.rows()) is not None:
+        yield rows

@@ -1,0 +1,49 @@
+"""One view of the database for all tasks of a table (SEMANTICS 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from walrelay.model.lsn import Lsn
+from walrelay.postgres.connection import Connection, connect, talking
+from walrelay.postgres.source import PostgresSource
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """An exported snapshot; good as long as the connection that exported it lives."""
+
+    name: str
+    connection: Connection
+    visible: str
+    """`pg_current_snapshot()`: which transactions it sees."""
+    lsn: Lsn
+    """The WAL position about then, for information."""
+
+
+@contextmanager
+def exported_snapshot(source: PostgresSource, *, application: str) -> Iterator[Snapshot]:
+    """Hold a read-only transaction open and give its snapshot's name to whoever imports it."""
+    connection = connect(source, application=application)
+    try:
+        with talking("exporting a snapshot"):
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            row = connection.execute(
+                "SELECT pg_export_snapshot() AS name, pg_current_snapshot()::text AS visible,"
+                " CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS lsn"
+            ).fetchone()
+        assert row is not None  # a SELECT without FROM has one row
+        yield Snapshot(row.name, connection, row.visible, Lsn.parse(str(row.lsn)))
+    finally:
+        connection.close()
+
+
+def import_snapshot(connection: Connection, name: str) -> None:
+    """See what the exporter saw."""
+    with talking("importing the snapshot"):
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))

@@ -1,0 +1,8 @@
+-- Column lists and row filters came with Postgres 15.
+SELECT c.oid::int8 AS id, t.schemaname::text AS schema, t.tablename::text AS name,
+       t.attnames::text[] AS columns, t.rowfilter AS row_filter
+FROM pg_catalog.pg_publication_tables t
+JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
+JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+WHERE t.pubname = %(publication)s
+ORDER BY t.schemaname, t.tablename

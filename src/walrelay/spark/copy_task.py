@@ -1,0 +1,79 @@
+"""What one Spark task does: read one range under the table's snapshot, decode it, land it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from walrelay.decode.base import Tally, Target
+from walrelay.decode.table import TableDecoder
+from walrelay.destinations.base import LandedFile
+from walrelay.destinations.landing import Landing
+from walrelay.model.schema import TableSchema
+from walrelay.model.special import SpecialValues
+from walrelay.postgres.connection import connect
+from walrelay.postgres.copy import copy_rows
+from walrelay.postgres.ranges import CtidRange
+from walrelay.postgres.snapshot import import_snapshot
+from walrelay.postgres.source import PostgresSource
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """All that the tasks of one table share. It travels pickled, never as an option: it holds the password."""
+
+    source: PostgresSource
+    schema: TableSchema
+    snapshot: str
+    target: Target
+    special_values: SpecialValues
+    chunk_bytes: int
+    file_bytes: int
+    application: str
+    directory: str | None = None
+    """Where files land; None to decode and drop."""
+
+
+@dataclass
+class RangeResult:
+    """What became of one range."""
+
+    files: list[LandedFile] = field(default_factory=list)
+    rows: int = 0
+    treated: dict[str, int] = field(default_factory=dict)
+    """Special values treated by policy, by name."""
+
+
+def range_batches(task: CopyTask, part: CtidRange, tally: Tally) -> Iterator[pa.RecordBatch]:
+    """The range as Arrow; each batch is good until the next is asked for."""
+    connection = connect(task.source, application=task.application)
+    try:
+        import_snapshot(connection, task.snapshot)
+        decoder = TableDecoder(task.schema, tally)
+        for rows in copy_rows(connection, task.schema, part, chunk_bytes=task.chunk_bytes):
+            yield decoder.decode(rows)
+    finally:
+        connection.close()
+
+
+def land_range(task: CopyTask, part: CtidRange) -> RangeResult:
+    """Read, decode and land one range; leaves no file behind when it fails."""
+    result = RangeResult()
+    tally = Tally(task.target, task.special_values)
+    landing: Landing | None = None
+    try:
+        for batch in range_batches(task, part, tally):
+            result.rows += batch.num_rows
+            if task.directory is not None:
+                landing = landing or Landing(task.directory, batch.schema, file_bytes=task.file_bytes)
+                landing.write(batch)
+        if landing is not None:
+            result.files = list(landing.files())
+    except BaseException:
+        if landing is not None:
+            landing.abandon()
+        raise
+    result.treated = {special.name: count for special, count in tally.counts.items()}
+    return result

@@ -1,0 +1,68 @@
+"""The Spark session: the user's, or a quiet local one that fits a copy."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from walrelay.errors import JavaMissingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+
+LOCAL_SETTINGS: Mapping[str, str] = {
+    "spark.master": "local[*]",
+    "spark.app.name": "walrelay",
+    # Nobody looks at the web page of a command that runs for seconds; set it to true to follow a long one.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Loopback needs no name service, and no firewall has to be asked.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Several tables share the cores fairly: a small one does not wait for all tasks of a large one.
+    "spark.scheduler.mode": "FAIR",
+    # Workers are forked from a process that has the decoder loaded already.
+    "spark.python.daemon.module": "walrelay.spark.daemon",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+}
+"""What a session of our own is started with. Give `spark_settings` to override any, or a session to replace all."""
+
+
+def spark_session(given: SparkSession | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The session that was given, or the active one, else a new local one (which then is the active one)."""
+    from pyspark.sql import SparkSession
+
+    found = given or SparkSession.getActiveSession()
+    if found is not None:
+        return found
+    check_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    quiet = Path(str(files("walrelay.spark").joinpath("log4j2.properties")))
+    builder = SparkSession.builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{quiet}")
+    for key, value in {**LOCAL_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def check_java() -> None:
+    """A JDK that Spark can run on, or an error that says how to get one."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if java is None:
+        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
+        raise JavaMissingError(f"Spark needs Java, and there is none {where}")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    match = re.search(r'version "(\d+)', said)
+    version = int(match[1]) if match else 0
+    if version < OLDEST_JAVA:
+        raise JavaMissingError(f"Spark needs Java {OLDEST_JAVA} or newer; {java} is {version or 'of unknown version'}")

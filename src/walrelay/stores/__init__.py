@@ -1,0 +1,1 @@
+"""What a pipeline remembers: the contract (`base`) and its implementations."""

@@ -1,0 +1,1 @@
+"""Bytes → messages: framing of COPY and (later) pgoutput; pure, no sockets."""

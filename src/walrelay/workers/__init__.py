@@ -1,0 +1,1 @@
+"""Who moves what when."""

@@ -1,0 +1,114 @@
+"""The table sync worker: copies one table, from snapshot to durable rows, and again when the connection was lost."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from walrelay.config.settings import CopySettings
+from walrelay.destinations.base import Destination, TableRows
+from walrelay.errors import WalrelayError
+from walrelay.model.phases import DataSync, Errored, FinishedCopy, NoRetry, TimedRetry
+from walrelay.model.schema import TableSchema
+from walrelay.model.special import Special
+from walrelay.postgres.catalog import PublishedTable, read_schema
+from walrelay.postgres.ranges import plan_ranges
+from walrelay.postgres.snapshot import Snapshot, exported_snapshot
+from walrelay.postgres.source import PostgresSource
+from walrelay.spark.copy_job import run_copy_job
+from walrelay.spark.copy_task import CopyTask
+from walrelay.stores.base import PipelineStore
+from walrelay.workers.progress import task_name
+from walrelay.workers.report import Listener, TableReport
+from walrelay.workers.retry import delays
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class CopyRun:
+    """What all table sync workers of a run share."""
+
+    id: str
+    source: PostgresSource
+    destination: Destination
+    store: PipelineStore
+    settings: CopySettings
+    spark: SparkSession
+    staging: Path
+    listener: Listener
+    stopping: Event
+
+
+def sync_table(run: CopyRun, table: PublishedTable) -> TableReport:
+    """Copy the table; a failure is in the report and in the store, and never stops another table."""
+    begun = time.monotonic()
+    waits = delays(run.settings.retry_delay, run.settings.retries)
+    attempt = 1
+    while True:
+        run.listener.table_started(table.name, attempt)
+        try:
+            rows, treated = copy_once(run, table, attempt)
+            report = TableReport(table.name, rows, time.monotonic() - begun, attempt, treated)
+            break
+        except WalrelayError as error:
+            wait = next(waits, None) if error.retryable else None
+            policy = NoRetry() if wait is None else TimedRetry(attempt)
+            run.store.update_table_replication_state(table.id, Errored(error.message, error.hint or None, policy))
+            if wait is None or run.stopping.is_set():
+                report = TableReport(table.name, 0, time.monotonic() - begun, attempt, error=error)
+                break
+            run.listener.table_retrying(table.name, error, wait.total_seconds())
+            run.stopping.wait(wait.total_seconds())
+            attempt += 1
+    run.listener.table_finished(report)
+    return report
+
+
+def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> tuple[int, Counter[Special]]:
+    """One attempt: one snapshot, all ranges, then the destination. Returns rows and values treated by policy."""
+    directory = run.staging / f"{table.id}-{attempt}"
+    application = task_name(run.id, table.id, attempt)
+    try:
+        with exported_snapshot(run.source, application=f"walrelay {run.id} snapshot") as snapshot:
+            schema = read_schema(snapshot.connection, table, run.settings.unknown_types)
+            run.destination.drop_table_for_copy(schema)
+            run.store.clear_table_copy_state(table.id)
+            run.store.update_table_replication_state(table.id, DataSync())
+            task = _task(run, schema_of=schema, snapshot=snapshot, application=application, directory=directory)
+            ranges = plan_ranges(
+                schema,
+                range_bytes=run.settings.range_bytes,
+                max_ranges=run.settings.max_ranges,
+                parallelism=run.spark.sparkContext.defaultParallelism,
+            )
+            landed = run_copy_job(run.spark, task, ranges)
+        run.listener.table_writing(table.name, landed.rows)
+        rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)
+        result = run.destination.write_table_rows(schema, rows)
+        run.store.store_table_schema(schema)
+        if result.durable:
+            run.store.update_table_replication_state(table.id, FinishedCopy())
+        return landed.rows, landed.treated
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _task(run: CopyRun, *, schema_of: TableSchema, snapshot: Snapshot, application: str, directory: Path) -> CopyTask:
+    return CopyTask(
+        source=run.source,
+        schema=schema_of,
+        snapshot=snapshot.name,
+        target=run.destination.target,
+        special_values=run.settings.special_values,
+        chunk_bytes=run.settings.chunk_bytes,
+        file_bytes=run.settings.file_bytes,
+        application=application,
+        directory=str(directory) if run.destination.lands_files else None,
+    )
