@@ -188,6 +188,10 @@ class JavaMissingError(SparkError):
     )
 
 
+class SparkStartError(SparkError):
+    code = "spark.no_start"
+
+
 class SparkJobError(SparkError):
     code = "spark.job_failed"
     default_hint = "Run again with --debug to see Spark's own words."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from walrelay.decode import bitstring, clock, geometric, hstore, identifiers, network, tsearch
@@ -190,7 +190,7 @@ def test_any_bytes_decode_or_are_refused_and_no_others_are_read(case: Case) -> N
             )
         return bytes(value)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(st.one_of(st.none(), good, damaged(), st.binary(max_size=64)), max_size=3))
     def check(values: list[bytes | None]) -> None:
         outcomes = [_decode(case, values, filler) for filler in (b"\0", b"\xff", b"\1")]

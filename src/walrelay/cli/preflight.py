@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -25,9 +24,7 @@ class PreflightMode(StrEnum):
 
 
 def preflight_command(
-    url: Annotated[
-        str, typer.Argument(metavar="URL", help="The source: postgresql://user@host:5432/database.")
-    ],
+    url: Annotated[str, typer.Argument(metavar="URL", help="The source: postgresql://user@host:5432/database.")],
     publication: Annotated[str, typer.Option("--publication", help="The publication that names the tables.")],
     mode: Annotated[
         PreflightMode, typer.Option("--mode", help="A copy alone, or a copy that then follows the changes.")
@@ -36,11 +33,10 @@ def preflight_command(
 ) -> None:
     """Say what is missing on the source, and what to do about it. Changes nothing there."""
     report = _ask(url, publication, mode)
-    console = Console(highlight=False, soft_wrap=json_output)
     if json_output:
-        console.print(report.to_json(), markup=False)
+        typer.echo(report.to_json())
     else:
-        _show(report, console)
+        _show(report)
     raise typer.Exit(0 if report.ok else 1)
 
 
@@ -57,6 +53,7 @@ def _ask(url: str, publication: str, mode: PreflightMode) -> Report:
         return preflight(source, mode="copy" if mode is PreflightMode.COPY else "both")
 
 
+_UNWRAPPED = 10_000  # in a pipe or a log, a finding is a line
 _MARKS = {
     "ok": Text("✔", style="green"),
     "note": Text("·", style="cyan"),
@@ -65,16 +62,21 @@ _MARKS = {
 }
 
 
-def _show(report: Report, console: Console) -> None:
+def _show(report: Report) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _UNWRAPPED
+    width = max(len(finding.check) for finding in report.findings)
     for finding in report.findings:
         line = Table.grid(padding=(0, 1))
         line.add_column(width=1)
-        line.add_column(width=max(len(each.check) for each in report.findings))
+        line.add_column(width=width)
         line.add_column()
         line.add_row(_MARKS[finding.severity.value], Text(finding.check), Text(finding.message))
         console.print(line)
-        if finding.remedy:
-            console.print(Padding(Text(finding.remedy, style="dim"), (0, 0, 0, 4)))
+        for remedy in (finding.remedy or "").splitlines():
+            # Not wrapped, since it may be SQL to be pasted.
+            console.print(Text(f"    {remedy}", style="dim"), soft_wrap=True)
     console.print(_verdict(report))
 
 

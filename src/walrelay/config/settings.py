@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, ValidationError
+from pydantic import BeforeValidator, Field, PositiveInt, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from walrelay.errors import ConfigError
 from walrelay.model.special import SpecialValues
 
 MiB = 1024 * 1024
+
+
+def _seconds(value: object) -> object:
+    """A bare number, also as the text that the environment gives, is seconds."""
+    try:
+        return timedelta(seconds=float(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return value
+
+
+Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
 UnknownTypes = Literal["bytes", "text"]
 
 
@@ -50,10 +61,10 @@ class CopySettings(BaseSettings):
     retries: int = Field(5, ge=0)
     """How often a table's copy starts again after a lost connection."""
 
-    retry_delay: timedelta = timedelta(seconds=1)
+    retry_delay: Seconds = timedelta(seconds=1)
     """Wait before the first retry; doubles each time, up to a minute."""
 
-    busy_timeout: timedelta = timedelta(seconds=60)
+    busy_timeout: Seconds = timedelta(seconds=60)
     """How long to wait for a destination that another program holds."""
 
 

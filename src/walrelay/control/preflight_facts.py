@@ -21,6 +21,7 @@ MANAGED_SETTINGS = {
 }
 # Amazon gives the right to replicate through membership, since REPLICATION is reserved to its own superuser.
 REPLICATION_ROLES = ("rds_replication",)
+GENERATED_PUBLISHED_FROM = 180_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def read_facts(connection: Connection, publication: str, location: str) -> Facts
         publication=row.publication,
         operations={} if found is None else _operations(found),
         publication_error=failure,
-        tables=_tables(connection, publication, tables),
+        tables=_tables(connection, publication, tables, version),
     )
 
 
@@ -151,7 +152,7 @@ def _operations(row: Any) -> dict[str, bool]:
 
 
 def _tables(
-    connection: Connection, publication: str, tables: Iterable[PublishedTable]
+    connection: Connection, publication: str, tables: Iterable[PublishedTable], version: int
 ) -> tuple[TableFacts, ...]:
     by_id = {table.id: table for table in tables}
     asked = {"tables": list(by_id), "publication": publication}
@@ -161,18 +162,19 @@ def _tables(
     types = TypeCatalog(connection, (row.type for row in columns))
     columns_of: dict[int, list[ColumnFacts]] = defaultdict(list)
     for row in columns:
-        columns_of[row.table_id].append(_column(row, by_id[row.table_id], types))
+        columns_of[row.table_id].append(_column(row, by_id[row.table_id], types, version))
     leaves_of: dict[int, list[LeafFacts]] = defaultdict(list)
     for row in leaves:
         leaves_of[row.table_id].append(_leaf(row))
     return tuple(
-        TableFacts(str(table.name), tuple(columns_of[table.id]), tuple(leaves_of[table.id]))
-        for table in by_id.values()
+        TableFacts(str(table.name), tuple(columns_of[table.id]), tuple(leaves_of[table.id])) for table in by_id.values()
     )
 
 
-def _column(row: Any, table: PublishedTable, types: TypeCatalog) -> ColumnFacts:
-    published = not row.generated if table.columns is None else row.name in table.columns
+def _column(row: Any, table: PublishedTable, types: TypeCatalog, version: int) -> ColumnFacts:
+    published = table.columns is None or row.name in table.columns
+    if row.generated and (table.columns is None or version < GENERATED_PUBLISHED_FROM):
+        published = False  # pg_publication_tables of 15 names them, but the stream does not have them
     type_ = types.resolve(row.type, display=row.display)
     return ColumnFacts(row.name, type_, row.generated, row.in_key, published, published or row.is_named)
 

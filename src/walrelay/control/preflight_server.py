@@ -29,14 +29,14 @@ def server_version(facts: Facts) -> Iterator[Finding]:
 
 
 def pooler(facts: Facts) -> Iterator[Finding]:
-    """A server greets with the id of the process that serves us; a pooler, whose processes change, invents one."""
+    """A server greets with the id of the process that serves us; a pooler, which changes it, invents one."""
     if facts.server.backend_pid == facts.server.greeted_pid:
         yield passed("pooler", "a direct connection")
         return
     yield warning(
         "pooler",
-        "a connection pooler seems to stand in between; replication and shared snapshots need the server itself",
-        "Give the server's own host and port: often 5432 where PgBouncer has 6432; hosted, the direct address.",
+        "a connection pooler seems to stand between; replication and shared snapshots need the server itself",
+        "Give the server's own host and port: often 5432 where PgBouncer has 6432; hosted: the direct one.",
     )
 
 
@@ -48,9 +48,7 @@ def standby_when_copying(facts: Facts) -> Iterator[Finding]:
             "If that happens set hot_standby_feedback = on there, or raise max_standby_streaming_delay.",
         )
     else:
-        yield passed(
-            "standby", "the server is a standby" if facts.server.is_standby else "the server is a primary"
-        )
+        yield passed("standby", "the server is a standby" if facts.server.is_standby else "the server is a primary")
 
 
 def standby_when_streaming(facts: Facts) -> Iterator[Finding]:
@@ -77,9 +75,7 @@ def wal_level_when_copying(facts: Facts) -> Iterator[Finding]:
     if facts.server.wal_level == "logical":
         yield passed("wal_level", "logical")
     else:
-        yield note(
-            "wal_level", f"{facts.server.wal_level}: enough to copy, but changes need logical", _raise(facts)
-        )
+        yield note("wal_level", f"{facts.server.wal_level}: enough to copy, but changes need logical", _raise(facts))
 
 
 def wal_level_when_streaming(facts: Facts) -> Iterator[Finding]:
@@ -98,24 +94,18 @@ def _raise(facts: Facts) -> str:
 def replication_slots(facts: Facts) -> Iterator[Finding]:
     server = facts.server
     if server.used_slots < server.max_slots:
-        yield passed(
-            "replication_slots", f"{server.max_slots - server.used_slots} of {server.max_slots} free"
-        )
+        yield passed("replication_slots", f"{server.max_slots - server.used_slots} of {server.max_slots} free")
         return
     remedy = f"Run ALTER SYSTEM SET max_replication_slots = {server.used_slots + 4} and restart the server"
     if server.idle_slots:
-        remedy += (
-            f"; or pg_drop_replication_slot() one that nobody needs. Idle: {', '.join(server.idle_slots)}"
-        )
+        remedy += f"; or pg_drop_replication_slot() one that nobody needs. Idle: {', '.join(server.idle_slots)}"
     yield problem("replication_slots", f"all {server.max_slots} are taken", f"{remedy}.")
 
 
 def wal_senders(facts: Facts) -> Iterator[Finding]:
     server = facts.server
     if server.used_senders < server.max_senders:
-        yield passed(
-            "wal_senders", f"{server.max_senders - server.used_senders} of {server.max_senders} free"
-        )
+        yield passed("wal_senders", f"{server.max_senders - server.used_senders} of {server.max_senders} free")
         return
     remedy = f"Run ALTER SYSTEM SET max_wal_senders = {server.used_senders + 4} and restart the server."
     yield problem("wal_senders", f"all {server.max_senders} are taken", remedy)

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from psycopg import sql
 
-from walrelay.control.preflight_facts import ColumnFacts, Facts, LeafFacts, TableFacts
+from walrelay.control.preflight_facts import (
+    GENERATED_PUBLISHED_FROM,
+    ColumnFacts,
+    Facts,
+    LeafFacts,
+    TableFacts,
+)
 from walrelay.control.preflight_report import Finding, note, passed, problem, warning
 from walrelay.decode.registry import is_known
 
@@ -54,10 +60,7 @@ def select_right(facts: Facts) -> Iterator[Finding]:
     """What counts is what the copy reads: the leaves of a partitioned table, not the parent."""
     role = facts.server.role
     lacking = [
-        (leaf, columns)
-        for table in facts.tables
-        for leaf in _stored(table)
-        if (columns := _unreadable(table, leaf))
+        (leaf, columns) for table in facts.tables for leaf in _stored(table) if (columns := _unreadable(table, leaf))
     ]
     names = _once(leaf.name for leaf, _ in lacking)
     if names:
@@ -96,14 +99,12 @@ def row_security(facts: Facts) -> Iterator[Finding]:
 def replica_identity(facts: Facts) -> Iterator[Finding]:
     """Postgres refuses to change a published row that the stream could not name (CheckCmdReplicaIdentity)."""
     changed = [name.upper() for name in ("update", "delete") if facts.operations.get(name)]
-    nameless = _once(
-        leaf.name for leaf in _all_stored(facts) if leaf.identity != "f" and not leaf.replica_key
-    )
+    nameless = _once(leaf.name for leaf in _all_stored(facts) if leaf.identity != "f" and not leaf.replica_key)
     if changed and nameless:
         yield warning(
             "replica_identity",
             f"{' and '.join(changed)} fail on the source for want of a replica identity: {_some(nameless)}",
-            "Add a primary key, or:\n"
+            "Add a primary key that is not deferrable, or:\n"
             + "\n".join(f"ALTER TABLE {t} REPLICA IDENTITY FULL;" for t in nameless),
             nameless,
         )
@@ -130,7 +131,9 @@ def _unpublished_identity(table: TableFacts, version: int) -> list[str]:
     return [
         column.name
         for column in table.columns
-        if column.name in identity and not column.published and (version >= 180_000 or not column.generated)
+        if column.name in identity
+        and not column.published
+        and (version >= GENERATED_PUBLISHED_FROM or not column.generated)
     ]
 
 
@@ -167,16 +170,13 @@ def key_columns(facts: Facts) -> Iterator[Finding]:
 
 def generated_columns(facts: Facts) -> Iterator[Finding]:
     silent = _by_table(facts, _generated_left_out)
-    if silent:
-        publish = f"ALTER PUBLICATION {facts.publication} SET (publish_generated_columns = stored);"
-        yield note(
-            "generated_columns",
-            f"generated columns are not published: {_described(silent)}",
-            publish
-            if facts.server.version >= 180_000
-            else "The destination can compute them; Postgres 18 publishes them.",
-            silent,
-        )
+    if not silent:
+        return
+    remedy = "The destination can compute them."
+    stored = any(c.generated == "s" for table in facts.tables if table.name in silent for c in table.columns)
+    if stored and facts.server.version >= GENERATED_PUBLISHED_FROM:
+        remedy = f"ALTER PUBLICATION {facts.publication} SET (publish_generated_columns = stored);"
+    yield note("generated_columns", f"not published: {_described(silent)}", remedy, silent)
 
 
 def _generated_left_out(table: TableFacts) -> list[str]:
@@ -198,9 +198,7 @@ def foreign_partitions(facts: Facts) -> Iterator[Finding]:
 
 
 def column_types(facts: Facts) -> Iterator[Finding]:
-    unknown = _by_table(
-        facts, lambda table: [f"{c.name} {c.type}" for c in table.columns if _arrives_as_bytes(c)]
-    )
+    unknown = _by_table(facts, lambda table: [f"{c.name} {c.type}" for c in table.columns if _arrives_as_bytes(c)])
     if unknown:
         yield note(
             "column_types",

@@ -52,9 +52,7 @@ class Target:
 ARROW = Target("arrow", frozenset({Special.TIMESTAMP_INFINITY, Special.DATE_INFINITY, Special.INTERVAL_INFINITY}))
 DUCKDB = Target("duckdb", frozenset({Special.TIMESTAMP_INFINITY, Special.DATE_INFINITY}))
 SPARK = Target("spark", uuid_as_text=True, time_as_text=True)
-TEXT = Target(
-    "text", frozenset({Special.INTERVAL_INFINITY}), uuid_as_text=True, time_as_text=True, dates_as_text=True
-)
+TEXT = Target("text", frozenset({Special.INTERVAL_INFINITY}), uuid_as_text=True, time_as_text=True, dates_as_text=True)
 
 
 @dataclass(slots=True)
@@ -71,7 +69,8 @@ class Tally:
             return
         if self.special_values == "error":
             raise SpecialValueError(
-                f"a value the destination's type cannot hold: {special.value}", context={"special": special.name}
+                f"a value the destination's type cannot hold: {special.value}",
+                context={"special": special.name},
             )
         self.counts[special] += count
 

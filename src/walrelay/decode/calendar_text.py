@@ -6,31 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from walrelay.decode.clock import put_time
 from walrelay.decode.datetime import DATE_MAX, DATE_MIN, DAY_MICROS, INT32_MAX, INT64_MAX, TIMESTAMP_MIN
-from walrelay.decode.kernel import OK, be32, be64, kernel
-from walrelay.decode.rendered import RenderedDecoder
+from walrelay.decode.rendered import MINUS, RenderedDecoder, put_padded, put_unsigned
+from walrelay.wire.kernel import OK, be32, be64, kernel
 
 ROOM = 48
 """`294276-12-31 23:59:59.999999+00 BC` and then some."""
 
 
 @kernel
-def put_number(out: Any, at: int, value: int, least: int) -> int:
-    """`value` in decimal, with at least `least` digits."""
-    digits = 1
-    rest = value // 10
-    while rest:
-        digits += 1
-        rest //= 10
-    digits = max(digits, least)
-    for k in range(digits - 1, -1, -1):
-        out[at + k] = 48 + value % 10
-        value //= 10
-    return at + digits
-
-
-@kernel
-def put_date(out: Any, at: int, days: int) -> Any:
+def put_date(out: Any, at: Any, days: Any) -> Any:
     """Write year-month-day of `days` since 2000-01-01; returns (next place, whether it is BC).
 
     Counted in 400-year eras from 0000-03-01, so that the leap day comes last.
@@ -45,11 +31,12 @@ def put_date(out: Any, at: int, days: int) -> Any:
     month = shifted + 3 if shifted < 10 else shifted - 9
     year = year_of_era + era * 400 + (1 if month <= 2 else 0)
     before_christ = year <= 0
-    at = put_number(out, at, 1 - year if before_christ else year, 4)
-    out[at] = 45
-    at = put_number(out, at + 1, month, 2)
-    out[at] = 45
-    return put_number(out, at + 1, day, 2), before_christ
+    shown = 1 - year if before_christ else year
+    at = put_unsigned(out, at, shown) if shown > 9_999 else put_padded(out, at, shown, 4)
+    out[at] = MINUS
+    at = put_padded(out, at + 1, month, 2)
+    out[at] = MINUS
+    return put_padded(out, at + 1, day, 2), before_christ
 
 
 @kernel
@@ -57,24 +44,6 @@ def put_words(out: Any, at: int, words: Any) -> int:
     for k in range(len(words)):
         out[at + k] = words[k]
     return at + len(words)
-
-
-@kernel
-def put_time(out: Any, at: int, micros: int) -> int:
-    """HH:MM:SS, and a fraction without trailing zeros."""
-    seconds = micros // 1_000_000
-    fraction = micros % 1_000_000
-    at = put_number(out, at, seconds // 3600, 2)
-    out[at] = 58
-    at = put_number(out, at + 1, seconds // 60 % 60, 2)
-    out[at] = 58
-    at = put_number(out, at + 1, seconds % 60, 2)
-    if fraction:
-        out[at] = 46
-        at = put_number(out, at + 1, fraction, 6)
-        while out[at - 1] == 48:
-            at -= 1
-    return at
 
 
 @kernel
@@ -103,7 +72,7 @@ def render_dates(buf: Any, starts: Any, lengths: Any, out: Any, offsets: Any, va
 
 
 @kernel
-def render_stamps(buf: Any, starts: Any, lengths: Any, out: Any, offsets: Any, valid: Any, zoned: bool) -> int:
+def render_stamps(buf: Any, starts: Any, lengths: Any, out: Any, offsets: Any, valid: Any, zoned: int) -> int:
     at = 0
     for i in range(starts.size):
         offsets[i] = at
@@ -132,24 +101,14 @@ def render_stamps(buf: Any, starts: Any, lengths: Any, out: Any, offsets: Any, v
     return OK
 
 
-@kernel
-def render_plain(buf: Any, starts: Any, lengths: Any, out: Any, offsets: Any, valid: Any) -> int:
-    return render_stamps(buf, starts, lengths, out, offsets, valid, False)
-
-
-@kernel
-def render_zoned(buf: Any, starts: Any, lengths: Any, out: Any, offsets: Any, valid: Any) -> int:
-    return render_stamps(buf, starts, lengths, out, offsets, valid, True)
-
-
 def date_text() -> RenderedDecoder:
     return RenderedDecoder("date", render_dates, per_value=ROOM)
 
 
 def timestamp_text() -> RenderedDecoder:
-    return RenderedDecoder("timestamp", render_plain, per_value=ROOM)
+    return RenderedDecoder("timestamp", render_stamps, per_value=ROOM, options=(0,))
 
 
 def timestamptz_text() -> RenderedDecoder:
     """In UTC, as a session with that time zone would see it."""
-    return RenderedDecoder("timestamp with time zone", render_zoned, per_value=ROOM)
+    return RenderedDecoder("timestamp with time zone", render_stamps, per_value=ROOM, options=(1,))

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from walrelay.decode.kernel import OK, be32, be64, kernel
 from walrelay.decode.rendered import COLON, MINUS, PLUS, POINT, RenderedDecoder, put_padded
+from walrelay.wire.kernel import OK, be32, be64, kernel
 
 MICROSECONDS_PER_DAY = 86_400_000_000
 ZONE_LIMIT = 16 * 3600

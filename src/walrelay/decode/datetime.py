@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from walrelay.decode.base import CLAMP, KEEP, Fields, Tally, bad_field, bitmap
 from walrelay.decode.fixed import fixed_array, read_8
-from walrelay.decode.kernel import OK, be32, be64, kernel
 from walrelay.model.special import Special
+from walrelay.wire.kernel import OK, be32, be64, kernel
 
 EPOCH_DAYS = 10_957
 EPOCH_MICROS = EPOCH_DAYS * 86_400_000_000
@@ -99,7 +99,15 @@ def read_dates(buf: Any, starts: Any, lengths: Any, infinity: int, out: Any, val
 
 @kernel
 def read_intervals(
-    buf: Any, starts: Any, lengths: Any, infinity: int, months: Any, days: Any, micros: Any, valid: Any, counts: Any
+    buf: Any,
+    starts: Any,
+    lengths: Any,
+    infinity: int,
+    months: Any,
+    days: Any,
+    micros: Any,
+    valid: Any,
+    counts: Any,
 ) -> int:
     """Microseconds, days, months. All at their limit together is infinity, since Postgres 17."""
     for i in range(starts.size):
@@ -188,9 +196,7 @@ class IntervalDecoder:
         months, days, micros = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
         valid, counts = np.empty(n, np.uint8), np.zeros(1, np.int64)
         infinity = tally.mode(Special.INTERVAL_INFINITY)
-        bad = read_intervals(
-            fields.buf, fields.starts, fields.lengths, infinity, months, days, micros, valid, counts
-        )
+        bad = read_intervals(fields.buf, fields.starts, fields.lengths, infinity, months, days, micros, valid, counts)
         if bad != OK:
             raise bad_field(fields, bad, "not an interval")
         tally.treat(Special.INTERVAL_INFINITY, int(counts[0]))

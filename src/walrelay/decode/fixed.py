@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from walrelay.decode.base import Fields, Tally, bad_field, bitmap, bits
-from walrelay.decode.kernel import OK, be16, be32, be64, kernel
+from walrelay.wire.kernel import OK, be16, be32, be64, kernel
 
 
 @kernel

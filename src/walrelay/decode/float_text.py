@@ -1,9 +1,10 @@
 """float8 as Postgres prints it: the shortest digits that read back as the same float.
 
-The digits come from Schubfach (R. Giulietti, «The Schubfach way to render doubles», 2020): scale the float and
-both ends of its rounding interval by a power of ten to integers; take the shortest decimal in between. Postgres
-leaves the ends themselves out, so that its text does not depend on how a reader rounds ties (common/d2s.c):
-1e23 is 9.999999999999999e+22, where Python, Java and Arrow print 1e+23. So no library's formatter serves here.
+The digits come from Schubfach (R. Giulietti, «The Schubfach way to render doubles», 2020): scale the float
+and both ends of its rounding interval by a power of ten to integers; take the shortest decimal in between.
+Postgres leaves the ends themselves out, so that its text does not depend on how a reader rounds ties
+(common/d2s.c): 1e23 is 9.999999999999999e+22, where Python, Java and Arrow print 1e+23. So no library's
+formatter serves here.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from walrelay.decode.kernel import kernel
 from walrelay.decode.rendered import MINUS, PLUS, POINT, ZERO, put_padded
+from walrelay.wire.kernel import kernel
 
 FLOAT_ROOM = 24
 """The longest text of a float8: -1.7976931348623157e+308, or -0.00012345678901234567."""
@@ -60,7 +61,7 @@ def product_128(a: Any, b: Any) -> Any:
 
 @kernel
 def scaled(power: Any, value: Any) -> Any:
-    """value · 10^power · 2^-(a fitting shift), rounded to odd: a set lowest bit says that something was cut."""
+    """value · 10^power · 2^-(a fitting shift), rounded to odd: a set lowest bit says that bits were cut."""
     carried, _ = product_128(_POWERS_LOW[power - SMALLEST_POWER], value)
     high, low = product_128(_POWERS_HIGH[power - SMALLEST_POWER], value)
     low += carried

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from walrelay.decode.float_text import put_float
-from walrelay.decode.kernel import OK, be32, be64, kernel
 from walrelay.decode.rendered import COMMA, RenderedDecoder
+from walrelay.wire.kernel import OK, be32, be64, kernel
 
 POINT, LSEG, BOX, LINE, CIRCLE = range(5)
 PATH, POLYGON = range(2)

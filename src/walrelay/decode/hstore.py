@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from walrelay.decode.kernel import OK, be32, kernel
 from walrelay.decode.rendered import BAD, COMMA, RenderedDecoder
+from walrelay.wire.kernel import OK, be32, kernel
 
 _SPACE, _QUOTE, _BACKSLASH = ord(" "), ord('"'), ord("\\")
 _EQUALS, _GREATER = ord("="), ord(">")

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from walrelay.decode.base import CLAMP, Decoder, Fields, Tally, bad_field, bitmap, bits
-from walrelay.decode.kernel import OK, be16, be32, kernel
 from walrelay.model.special import Special
+from walrelay.wire.kernel import OK, be16, be32, kernel
 
 MAX_DIMENSIONS = 6
 EMPTY, LOWER_INC, UPPER_INC, LOWER_INF, UPPER_INF = 0x01, 0x02, 0x04, 0x08, 0x10
@@ -19,7 +19,15 @@ EMPTY, LOWER_INC, UPPER_INC, LOWER_INF, UPPER_INF = 0x01, 0x02, 0x04, 0x08, 0x10
 
 @kernel
 def measure_arrays(
-    buf: Any, starts: Any, lengths: Any, depth: int, clamp: bool, shape: Any, firsts: Any, valid: Any, counts: Any
+    buf: Any,
+    starts: Any,
+    lengths: Any,
+    depth: int,
+    clamp: bool,
+    shape: Any,
+    firsts: Any,
+    valid: Any,
+    counts: Any,
 ) -> int:
     """Read the headers: `shape` gets the length of every level, `firsts` where the elements begin.
 
@@ -44,7 +52,8 @@ def measure_arrays(
         moved = False
         for k in range(dimensions):
             length = np.int64(be32(buf, start + 12 + 8 * k))
-            if length <= 0:
+            # A dimension without elements is sent for an empty int2vector or oidvector alone.
+            if length < 0 or (length == 0 and dimensions > 1):
                 return i
             total *= length
             # Every element has a length word, so a true count never exceeds a quarter of the bytes.
@@ -66,7 +75,7 @@ def measure_arrays(
         if not clamp:
             valid[i] = 0
             continue
-        lead = max(depth - dimensions, 0)
+        lead = depth - dimensions if depth > dimensions else 0
         for k in range(lead):
             shape[i, k] = 1
         inner = np.int64(1)
@@ -78,7 +87,9 @@ def measure_arrays(
 
 
 @kernel
-def walk_elements(buf: Any, starts: Any, lengths: Any, firsts: Any, totals: Any, out_starts: Any, out_lengths: Any) -> int:
+def walk_elements(
+    buf: Any, starts: Any, lengths: Any, firsts: Any, totals: Any, out_starts: Any, out_lengths: Any
+) -> int:
     """Find every element of every array; the elements must fill the value exactly."""
     element = 0
     for i in range(starts.size):
@@ -103,7 +114,9 @@ def walk_elements(buf: Any, starts: Any, lengths: Any, firsts: Any, totals: Any,
 
 
 @kernel
-def walk_composites(buf: Any, starts: Any, lengths: Any, width: int, out_starts: Any, out_lengths: Any, valid: Any) -> int:
+def walk_composites(
+    buf: Any, starts: Any, lengths: Any, width: int, out_starts: Any, out_lengths: Any, valid: Any
+) -> int:
     """Find every attribute: a count, then oid, length and bytes of each."""
     for i in range(starts.size):
         for k in range(width):
@@ -228,9 +241,7 @@ def offsets_of(totals: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
 
 
 def list_array(kind: pa.DataType, valid: pa.Buffer | None, totals: npt.NDArray[Any], values: pa.Array) -> pa.Array:
-    return pa.Array.from_buffers(
-        kind, len(totals), [valid, pa.py_buffer(offsets_of(totals))], children=[values]
-    )
+    return pa.Array.from_buffers(kind, len(totals), [valid, pa.py_buffer(offsets_of(totals))], children=[values])
 
 
 @dataclass(frozen=True)
@@ -257,9 +268,7 @@ class ArrayDecoder:
         shape, firsts = np.empty((n, self.depth), np.int64), np.empty(n, np.int64)
         valid, counts = np.empty(n, np.uint8), np.zeros(2, np.int64)
         clamp = tally.mode(Special.ARRAY_SHAPE) == CLAMP
-        bad = measure_arrays(
-            fields.buf, fields.starts, fields.lengths, self.depth, clamp, shape, firsts, valid, counts
-        )
+        bad = measure_arrays(fields.buf, fields.starts, fields.lengths, self.depth, clamp, shape, firsts, valid, counts)
         if bad != OK:
             raise bad_field(fields, bad, "not an array")
         tally.treat(Special.ARRAY_SHAPE, int(counts[0]))
@@ -300,9 +309,7 @@ class CompositeDecoder:
         bad = walk_composites(fields.buf, fields.starts, fields.lengths, width, starts, lengths, valid)
         if bad != OK:
             raise bad_field(fields, bad, f"not a composite of {width} attributes")
-        children = [
-            part.decode(Fields(fields.buf, starts[k], lengths[k]), tally) for k, part in enumerate(self.parts)
-        ]
+        children = [part.decode(Fields(fields.buf, starts[k], lengths[k]), tally) for k, part in enumerate(self.parts)]
         return pa.Array.from_buffers(self.arrow_type, n, [bitmap(valid)], children=children)
 
 

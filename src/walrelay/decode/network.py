@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from walrelay.decode.kernel import OK, be16, kernel
 from walrelay.decode.rendered import (
     BAD,
     COLON,
@@ -17,6 +16,7 @@ from walrelay.decode.rendered import (
     put_hex_byte,
     put_unsigned,
 )
+from walrelay.wire.kernel import OK, be16, kernel
 
 # utils/inet.h: the families are numbered by Postgres itself, not by the operating system.
 FAMILY_4, FAMILY_6 = 2, 3
@@ -103,9 +103,7 @@ def put_address(buf: Any, start: Any, length: Any, out: Any, at: Any, always_bit
 
 
 @kernel
-def render_addresses(
-    buf: Any, starts: Any, lengths: Any, out: Any, offsets: Any, valid: Any, always_bits: int
-) -> int:
+def render_addresses(buf: Any, starts: Any, lengths: Any, out: Any, offsets: Any, valid: Any, always_bits: int) -> int:
     at = 0
     for i in range(starts.size):
         offsets[i] = at

@@ -1,7 +1,7 @@
 """numeric and money: exact, as decimals where a precision is declared, else as the text Postgres prints.
 
 On the wire a numeric is four 16-bit integers (digit count, weight of the first digit, sign, display scale) and then
-base-10000 digits.
+base-10000 digits. The count is unsigned: 131072 digits before the point are 32768 of them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from walrelay.decode.base import Fields, Tally, bad_field, bitmap
 from walrelay.decode.fixed import fixed_array, read_8
-from walrelay.decode.kernel import OK, be16, kernel
 from walrelay.decode.rendered import RenderedDecoder
 from walrelay.model.special import Special
+from walrelay.wire.kernel import OK, be16, kernel
 
 NEGATIVE, NAN, POSITIVE_INFINITY, NEGATIVE_INFINITY = 0x4000, 0xC000, 0xD000, 0xF000
 MAX_PRECISION = 38
@@ -40,8 +40,8 @@ def header_is_bad(buf: Any, start: int, length: int) -> bool:
     """Whether the bytes cannot be a numeric: count, sign and digits are checked, so that readers may trust them."""
     if length < 8:
         return True
-    digits = np.int64(be16(buf, start))
-    if digits < 0 or length != 8 + 2 * digits:
+    digits = np.int64(be16(buf, start)) & 0xFFFF
+    if length != 8 + 2 * digits:
         return True
     sign = np.int64(be16(buf, start + 4)) & 0xFFFF
     if sign not in (0, NEGATIVE, NAN, POSITIVE_INFINITY, NEGATIVE_INFINITY):
@@ -58,7 +58,15 @@ def header_is_bad(buf: Any, start: int, length: int) -> bool:
 
 @kernel
 def read_decimals(
-    buf: Any, starts: Any, lengths: Any, scale: int, limit_high: Any, limit_low: Any, out: Any, valid: Any, nans: Any
+    buf: Any,
+    starts: Any,
+    lengths: Any,
+    scale: int,
+    limit_high: Any,
+    limit_low: Any,
+    out: Any,
+    valid: Any,
+    nans: Any,
 ) -> int:
     """value · 10^scale as a 128-bit integer, low half first. A value that does not fit exactly is a bad row."""
     for i in range(starts.size):
@@ -70,7 +78,7 @@ def read_decimals(
         start = starts[i]
         if header_is_bad(buf, start, lengths[i]):
             return i
-        digits = np.int64(be16(buf, start))
+        digits = np.int64(be16(buf, start)) & 0xFFFF
         weight = np.int64(be16(buf, start + 2))
         sign = np.int64(be16(buf, start + 4)) & 0xFFFF
         if sign == NAN:
@@ -82,7 +90,7 @@ def read_decimals(
         valid[i] = 1
         # Digits left of the point, and so many right of it as the scale has, times 10^4 each; then what is left over.
         high, low = np.uint64(0), np.uint64(0)
-        exponent = scale
+        exponent = np.int64(scale)
         at = 0
         power = weight
         while at < digits or power >= 0:
@@ -105,7 +113,7 @@ def read_decimals(
                         return i
                     exponent -= 4
                 else:
-                    keep = max(exponent, np.int64(0))
+                    keep = exponent if exponent > 0 else np.int64(0)
                     factor, rest = np.uint64(1), np.uint64(10_000)
                     for _ in range(keep):
                         factor *= np.uint64(10)
@@ -144,7 +152,7 @@ def measure_numerics(buf: Any, starts: Any, lengths: Any) -> Any:
         if header_is_bad(buf, starts[i], lengths[i]):
             return i, room
         weight = np.int64(be16(buf, starts[i] + 2))
-        room += max(weight + 1, 1) * 4 + np.int64(be16(buf, starts[i] + 6)) + 12
+        room += (weight + 1 if weight > 0 else 1) * 4 + np.int64(be16(buf, starts[i] + 6)) + 12
     return OK, room
 
 
@@ -156,7 +164,7 @@ def put_ascii(out: Any, at: int, text: Any) -> int:
 
 
 @kernel
-def numeric_digit(buf: Any, start: int, digits: int, weight: int, power: int) -> int:
+def numeric_digit(buf: Any, start: Any, digits: Any, weight: Any, power: Any) -> Any:
     """The base-10000 digit of 10000^power, 0 where none was sent."""
     index = weight - power
     if index < 0 or index >= digits:
@@ -175,7 +183,7 @@ def render_numerics(buf: Any, starts: Any, lengths: Any, out: Any, offsets: Any,
             continue
         valid[i] = 1
         start = starts[i]
-        digits = np.int64(be16(buf, start))
+        digits = np.int64(be16(buf, start)) & 0xFFFF
         weight = np.int64(be16(buf, start + 2))
         sign = np.int64(be16(buf, start + 4)) & 0xFFFF
         scale = np.int64(be16(buf, start + 6))

@@ -90,9 +90,7 @@ BUILTIN: dict[str, TypeRule] = {
     "xid8": as_text(identifiers.xid8),
     "float4": rule(fixed.float32, "FLOAT", "FLOAT"),
     "float8": rule(fixed.float64, "DOUBLE", "DOUBLE"),
-    "numeric": TypeRule(
-        _numeric, lambda t: _decimal_name(t, "VARCHAR"), lambda t: _decimal_name(t, "STRING")
-    ),
+    "numeric": TypeRule(_numeric, lambda t: _decimal_name(t, "VARCHAR"), lambda t: _decimal_name(t, "STRING")),
     "money": TypeRule(lambda t, _: numeric.MoneyDecoder(t.scale), _money_name, _money_name),
     "text": as_text(text.text),
     "varchar": as_text(text.text),
@@ -106,9 +104,7 @@ BUILTIN: dict[str, TypeRule] = {
     "jsonpath": as_text(text.versioned_text),
     "char": as_text(identifiers.char),
     "bytea": rule(text.binary, "BLOB", "BINARY"),
-    "date": TypeRule(
-        _dated(datetime.DateDecoder, calendar_text.date_text), lambda _: "DATE", lambda _: "DATE"
-    ),
+    "date": TypeRule(_dated(datetime.DateDecoder, calendar_text.date_text), lambda _: "DATE", lambda _: "DATE"),
     "time": TypeRule(_time, lambda _: "TIME", lambda _: "STRING"),
     "timetz": as_text(clock.timetz),
     "timestamp": TypeRule(

@@ -9,15 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from walrelay.decode.base import Fields, Tally, bad_field, bitmap
-from walrelay.decode.kernel import OK, kernel
 from walrelay.decode.text import MAX_COLUMN_BYTES, first_bad_utf8
 from walrelay.errors import BadBytesError
+from walrelay.wire.kernel import OK, kernel
 
 BAD = -1
 """What the writer of one value returns instead of the place behind its text when the bytes are wrong."""
 
 ZERO, COLON, COMMA, POINT, SLASH = ord("0"), ord(":"), ord(","), ord("."), ord("/")
-PLUS, MINUS, LOWER_A = ord("+"), ord("-"), ord("a")
+PLUS, MINUS = ord("+"), ord("-")
+_HEX_DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 
 @kernel
@@ -47,7 +48,7 @@ def put_padded(out: Any, at: Any, value: Any, width: Any) -> Any:
 @kernel
 def hex_digit(value: Any) -> Any:
     """The lower-case digit for 0 to 15."""
-    return ZERO + value if value < 10 else LOWER_A + value - 10
+    return _HEX_DIGITS[value]
 
 
 @kernel
@@ -63,9 +64,9 @@ class RenderedDecoder:
     """Text written by `render(buf, starts, lengths, out, offsets, valid, *options) -> bad row or OK`.
 
     `out` has room for `per_value` characters a value plus `per_byte` for each byte received; a kernel whose
-    text is not bounded by that has its own `measure(buf, starts, lengths) -> (bad row or OK, total)`. `render`
-    fills all n + 1 offsets. With `holds_text` the values carry text of users, which is checked to be UTF-8; all
-    others render to plain ASCII.
+    text is not bounded by that has its own `measure(buf, starts, lengths) -> (bad row or OK, total)`.
+    `render` fills all n + 1 offsets. With `holds_text` the values carry text of users, which is checked to
+    be UTF-8; all others render to plain ASCII.
     """
 
     what: str
@@ -95,14 +96,10 @@ class RenderedDecoder:
         if bad != OK:
             raise bad_field(fields, bad, f"malformed {self.what}")
         if wide_offsets[n] > MAX_COLUMN_BYTES:
-            raise BadBytesError(
-                f"{self.what} text of one chunk exceeds 2 GiB", position=int(fields.starts[0])
-            )
+            raise BadBytesError(f"{self.what} text of one chunk exceeds 2 GiB", position=int(fields.starts[0]))
         out, offsets = out[: wide_offsets[n]], wide_offsets.astype(np.int32)
         if self.holds_text:
             bad = first_bad_utf8(out, offsets)
             if bad != OK:
                 raise bad_field(fields, bad, f"text in {self.what} is not valid UTF-8")
-        return pa.Array.from_buffers(
-            self.arrow_type, n, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(out)]
-        )
+        return pa.Array.from_buffers(self.arrow_type, n, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(out)])

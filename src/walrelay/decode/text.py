@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from walrelay.decode.base import Fields, Tally, bad_field, bitmap
-from walrelay.decode.kernel import OK, kernel
 from walrelay.errors import BadBytesError
+from walrelay.wire.kernel import OK, kernel
 
 MAX_COLUMN_BYTES = 2**31 - 1
 """Arrow's 32-bit offsets; chunks are far smaller, so this only guards against nonsense."""
@@ -110,7 +110,7 @@ class BytesDecoder:
         bad, total = measure_bytes(fields.starts, fields.lengths, skip)
         if bad != OK:
             raise bad_field(fields, bad, "a value lacks its version byte")
-        if skip:
+        if self.version is not None:
             bad = first_other(fields.buf, fields.starts, fields.lengths, self.version)
             if bad != OK:
                 raise bad_field(fields, bad, f"version byte {fields.buf[fields.starts[bad]]}, expected {self.version}")

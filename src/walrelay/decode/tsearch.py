@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from walrelay.decode.kernel import OK, be16, be32, kernel
 from walrelay.decode.rendered import BAD, COLON, COMMA, MINUS, RenderedDecoder, put_unsigned
+from walrelay.wire.kernel import OK, be16, be32, kernel
 
 _SPACE, _QUOTE, _BACKSLASH, _STAR = ord(" "), ord("'"), ord("\\"), ord("*")
 _A, _D = ord("A"), ord("D")
@@ -63,7 +63,7 @@ def put_position(out: Any, at: Any, position: Any) -> Any:
 
 @kernel
 def put_tsvector(buf: Any, start: Any, length: Any, out: Any, at: Any) -> Any:
-    """Write one value. On the wire: a count (int32); per lexeme a C string, a count and positions (uint16)."""
+    """Write one value. On the wire: a count (int32); per lexeme a C string, count and positions (uint16)."""
     if length < 4:
         return BAD
     count = np.int64(be32(buf, start))
@@ -279,5 +279,5 @@ def tsvector() -> RenderedDecoder:
 
 
 def tsquery() -> RenderedDecoder:
-    # An operator's 2 bytes become at most « & » in «( » and « )», a phrase operator's 4 « <-32768> » in these.
+    # An operator's 2 bytes become at most « & » in «( » and « )», a phrase operator's 4 « <-32768> » there.
     return RenderedDecoder("tsquery", render_tsqueries, per_byte=4, holds_text=True)

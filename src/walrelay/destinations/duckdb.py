@@ -145,7 +145,8 @@ class DuckDBDestination:
         told = False
         while True:
             try:
-                return duckdb.connect(str(self.path), config=dict(self._config))
+                opened: DuckDBPyConnection = duckdb.connect(str(self.path), config=dict(self._config))
+                return opened
             except duckdb.Error as error:
                 problem = failure(error, self.path)
                 if not isinstance(problem, DestinationBusyError) or time.monotonic() >= deadline:
@@ -174,7 +175,7 @@ def failure(error: Exception, path: Path) -> DestinationError | DiskFullError:
 
 def _duckdb() -> Any:
     try:
-        import duckdb  # noqa: PLC0415  # an extra
+        import duckdb  # an extra
     except ImportError as error:
         raise MissingExtraError("DuckDB is not installed", hint="pip install 'walrelay[duckdb]'") from error
     return duckdb

@@ -28,9 +28,13 @@ def staging_failure(error: OSError, path: str | Path) -> StagingError:
     where = Path(path).parent if Path(path).suffix else path
     if error.errno in _FULL or "No space left" in str(error):
         return DiskFullError(f"the disk is full: {where}")
+    if error.errno == errno.ENOENT:
+        return StagingUnwritableError(f"{where} is not there on this worker; the staging directory must be shared")
     if error.errno in _FORBIDDEN:
         return StagingUnwritableError(f"cannot write to {where}: {os.strerror(error.errno or 0).lower()}")
-    return StagingError(f"writing to {where} failed: {os.strerror(error.errno) if error.errno else type(error).__name__}")
+    return StagingError(
+        f"writing to {where} failed: {os.strerror(error.errno) if error.errno else type(error).__name__}"
+    )
 
 
 class RunLock:

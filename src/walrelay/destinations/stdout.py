@@ -50,7 +50,11 @@ class StdoutDestination:
         count = 0
         with self._lock:
             for row in rows.rows():
-                line = {"table": table, "op": "copy", "row": {key: plain(value) for key, value in row.items()}}
+                line = {
+                    "table": table,
+                    "op": "copy",
+                    "row": {key: plain(value) for key, value in row.items()},
+                }
                 stream.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
                 count += 1
             stream.flush()

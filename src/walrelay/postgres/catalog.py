@@ -7,14 +7,20 @@ from typing import Any
 
 from walrelay.config.settings import UnknownTypes
 from walrelay.decode.registry import is_known
-from walrelay.errors import PublicationEmptyError, PublicationMissingError, TableMissingError, UnsupportedSourceError
-from walrelay.model.names import TableId, TableName
+from walrelay.errors import (
+    PublicationEmptyError,
+    PublicationMissingError,
+    TableMissingError,
+    UnsupportedSourceError,
+)
+from walrelay.model.names import TableId, TableName, quote_name
 from walrelay.model.schema import Column, PgType, TableLeaf, TableSchema
 from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.sql import statement
 from walrelay.postgres.types import TypeCatalog
 
 OLDEST_VERSION = 140_000
+GENERATED_VERSION = 180_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ def published_tables(connection: Connection, publication: str) -> list[Published
     if not rows:
         raise PublicationEmptyError(
             f"publication {publication} has no tables",
-            hint=f"ALTER PUBLICATION {publication} ADD TABLE …, or create it FOR ALL TABLES.",
+            hint=f"ALTER PUBLICATION {quote_name(publication)} ADD TABLE …, or create it FOR ALL TABLES.",
         )
     return [
         PublishedTable(
@@ -79,7 +85,7 @@ def _missing(connection: Connection, publication: str) -> PublicationMissingErro
     hint = f"This database has: {known}." if known else "This database has none."
     return PublicationMissingError(
         f"no such publication: {publication}",
-        hint=f"{hint} Create it with CREATE PUBLICATION {publication} FOR TABLE …; or FOR ALL TABLES.",
+        hint=f"{hint} Create it with CREATE PUBLICATION {quote_name(publication)} FOR TABLE …; or FOR ALL TABLES.",
     )
 
 
@@ -112,7 +118,8 @@ def read_schema(connection: Connection, table: PublishedTable, unknown_types: Un
     if not rows and not leaves:
         raise TableMissingError(f"{table.name} no longer exists")
     types = TypeCatalog(connection, (row.type for row in rows))
-    published = [row for row in rows if _is_published(row, table)]
+    sends_generated = connection.info.server_version >= GENERATED_VERSION
+    published = [row for row in rows if _is_published(row, table, sends_generated)]
     columns = tuple(_column(row, types, unknown_types) for row in published)
     foreign = [TableName(leaf.schema, leaf.name) for leaf in leaves if leaf.kind == "f"]
     if foreign:
@@ -135,11 +142,13 @@ def read_schema(connection: Connection, table: PublishedTable, unknown_types: Un
     )
 
 
-def _is_published(row: Any, table: PublishedTable) -> bool:
-    """As the stream will have it. Without a list, generated columns stay out, as before Postgres 18 they always did."""
-    if table.columns is not None:
-        return row.name in table.columns
-    return table.generated or not row.generated
+def _is_published(row: Any, table: PublishedTable, sends_generated: bool) -> bool:
+    """As the stream will have it: before Postgres 18 it never sends a generated column, whatever the catalog lists."""
+    if table.generated:
+        return True
+    if row.generated and not sends_generated:
+        return False
+    return row.name in table.columns if table.columns is not None else not row.generated
 
 
 def _column(row: Any, types: TypeCatalog, unknown_types: UnknownTypes) -> Column:

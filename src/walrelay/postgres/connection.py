@@ -12,6 +12,7 @@ from psycopg.rows import namedtuple_row
 
 from walrelay.errors import (
     AuthenticationError,
+    ConfigError,
     ConnectionLostError,
     DatabaseMissingError,
     QueryError,
@@ -77,6 +78,9 @@ def connect(source: PostgresSource, *, application: str = "walrelay", autocommit
         )
     except psycopg.OperationalError as error:
         raise _connect_failure(error, source) from None
+    except psycopg.ProgrammingError as error:
+        # libpq's words would repeat the value, and any of them may be the password.
+        raise ConfigError("a parameter of the source's URL has a value that libpq refuses") from error
     try:
         connection.execute(SESSION)
     except psycopg.Error as error:
@@ -96,7 +100,9 @@ def _connect_failure(error: psycopg.OperationalError, source: PostgresSource) ->
     if "database" in said and "does not exist" in said:
         return DatabaseMissingError(f"{where}: no such database")
     if "too many" in said or "remaining connection slots" in said:
-        return SourceUnreachableError(f"{where} has no connection left", hint="Raise max_connections, or lower max_tables.")
+        return SourceUnreachableError(
+            f"{where} has no connection left", hint="Raise max_connections, or lower max_tables."
+        )
     if "starting up" in said or "shutting down" in said or "recovery mode" in said:
         return SourceUnreachableError(f"{where} is starting up or shutting down", hint="Wait a moment, then run again.")
     reason = "its name cannot be resolved" if "resolve" in said or "translate host" in said else "no answer"

@@ -27,16 +27,14 @@ def copy_statement(schema: TableSchema, part: CtidRange) -> sql.Composed:
         conditions.append(sql.SQL("ctid < {}").format(sql.Literal(f"({part.last},0)")))
     if schema.row_filter is not None:
         # Printed by Postgres from its catalog, so it is SQL and no user's text.
-        conditions.append(sql.SQL("({})").format(sql.SQL(schema.row_filter)))  # type: ignore[arg-type]
+        conditions.append(sql.SQL("({})").format(sql.SQL(schema.row_filter)))
     where = sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("")
     return sql.SQL("COPY (SELECT {} FROM ONLY {}{}) TO STDOUT (FORMAT binary)").format(
         columns, sql.Identifier(part.leaf.name.schema, part.leaf.name.name), where
     )
 
 
-def copy_rows(
-    connection: Connection, schema: TableSchema, part: CtidRange, *, chunk_bytes: int
-) -> Iterator[Rows]:
+def copy_rows(connection: Connection, schema: TableSchema, part: CtidRange, *, chunk_bytes: int) -> Iterator[Rows]:
     """Chunks of whole rows, each good until the next is asked for. Ends only when Postgres said that all were sent."""
     statement = copy_statement(schema, part).as_bytes(connection)
     width = len(schema.columns)

@@ -9,6 +9,8 @@ from psycopg.errors import ProgrammingError
 
 from walrelay.errors import ConfigError
 
+_EXAMPLE = "It looks like postgresql://user@host:5432/database."
+
 
 @dataclass(frozen=True)
 class PostgresSource:
@@ -27,11 +29,19 @@ class PostgresSource:
             # libpq's own words may repeat the URL, and with it the password.
             raise ConfigError(
                 "the source's URL is not one that libpq understands",
-                hint="It looks like postgresql://user@host:5432/database; escape special characters as %40 and so on.",
+                hint=f"{_EXAMPLE} Escape special characters of the password: @ as %40, / as %2F, : as %3A.",
             ) from error
         if not parts:
+            raise ConfigError("the source's URL is empty", hint=_EXAMPLE)
+        # An unescaped @ or / in a password splits the URL in the wrong place, and what libpq then takes for the host
+        # is a piece of the password, which must not be shown.
+        misplaced = any("@" in str(parts.get(key, "")) for key in ("host", "hostaddr", "port", "dbname"))
+        ports = str(parts.get("port") or "").split(",")
+        if misplaced or not all(port == "" or port.isdigit() for port in ports):
             raise ConfigError(
-                "the source's URL is empty", hint="It looks like postgresql://user@host:5432/database."
+                "the source's URL cannot be taken apart: host, port or database name hold a character that does not"
+                " belong there",
+                hint=f"Escape special characters of the password: @ as %40, / as %2F, : as %3A. {_EXAMPLE}",
             )
 
     @property

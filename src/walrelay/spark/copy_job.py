@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from walrelay.destinations.base import LandedFile
-from walrelay.errors import WalrelayError
 from walrelay.model.special import Special
 from walrelay.postgres.ranges import CtidRange
 from walrelay.spark.copy_task import CopyTask, RangeResult, land_range
-from walrelay.spark.failures import spark_failures
+from walrelay.spark.failures import as_text, spark_failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,11 +35,8 @@ def run_copy_job(spark: SparkSession, task: CopyTask, ranges: Sequence[CtidRange
 
     def land(parts: Iterable[CtidRange]) -> Iterator[RangeResult]:
         for part in parts:
-            try:
+            with as_text():
                 yield land_range(task, part)
-            except WalrelayError as error:
-                # Only text crosses from here to the driver.
-                raise RuntimeError(error.to_text()) from None
 
     with spark_failures(f"copying {task.schema.name}"):
         results = spark.sparkContext.parallelize(ranges, len(ranges)).mapPartitions(land).collect()

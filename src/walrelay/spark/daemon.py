@@ -7,4 +7,4 @@ import walrelay.spark.copy_task  # noqa: F401  # loaded before the fork: numba a
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
-    manager()
+    manager()  # type: ignore[no-untyped-call]

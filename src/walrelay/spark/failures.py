@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from walrelay.errors import SparkJobError, from_text
+from walrelay.errors import SparkJobError, WalrelayError, from_text
 
 
 @contextmanager
@@ -21,3 +21,12 @@ def spark_failures(doing: str) -> Iterator[None]:
         if found is not None:
             raise found from error
         raise SparkJobError(f"Spark failed while {doing} ({type(error).__name__})") from error
+
+
+@contextmanager
+def as_text() -> Iterator[None]:
+    """For code that Spark runs in a worker of its own: only an exception's text crosses to the driver."""
+    try:
+        yield
+    except WalrelayError as error:
+        raise RuntimeError(f"{error}\n{error.to_text()}") from None

@@ -7,12 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from walrelay.errors import JavaMissingError
+from walrelay.errors import JavaMissingError, SparkStartError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +53,38 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     builder = SparkSession.builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{quiet}")
     for key, value in {**LOCAL_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _words_kept():
+        return builder.getOrCreate()
+
+
+def stop_session() -> None:
+    """Stop the active session, if any: at the end of a command, so that its processes end before it does."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
+
+
+@contextmanager
+def _words_kept() -> Iterator[None]:
+    """Send the JVM's own stderr to a file while it starts: it greets every user with two warnings that mean nothing.
+
+    Python's stderr is the same file descriptor, so it is swapped for the moment in which the JVM inherits it. What the
+    JVM says is shown when it does not start.
+    """
+    with tempfile.TemporaryFile() as words:
+        kept = os.dup(2)
+        os.dup2(words.fileno(), 2)
+        try:
+            yield
+        except Exception as error:
+            words.seek(0)
+            said = words.read().decode("utf-8", "replace").strip().splitlines()[-5:]
+            raise SparkStartError("Spark did not start", hint="Its last words: " + " / ".join(said)) from error
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def check_java() -> None:

@@ -1,4 +1,4 @@
-"""The store contract: phases, schemas, and forgetting a table. (Progress and table metadata join with the change road.)"""
+"""The store contract: phases, schemas, and forgetting a table."""
 
 from __future__ import annotations
 

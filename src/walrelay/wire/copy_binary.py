@@ -34,7 +34,7 @@ REASONS = {
 
 
 @kernel
-def walk_rows(buf: Any, at: int, end: int, lead: int, framed: bool, starts: Any, lengths: Any) -> Any:
+def walk_rows(buf: Any, at: Any, end: Any, lead: Any, framed: bool, starts: Any, lengths: Any) -> Any:
     """Walk whole rows from `at`: (status, where it stopped, rows found, bytes the unfinished row needs).
 
     `starts` and `lengths` are columns × rows. `lead` bytes stand before the first row within its frame (the header).
@@ -150,7 +150,7 @@ class CopyBuffer:
     def room(self) -> memoryview:
         """Where the next bytes go; never empty."""
         self._make_room()
-        return memoryview(self._buf)[self._end :]
+        return self._buf.data[self._end :]
 
     def received(self, count: int) -> None:
         """`count` bytes were put into `room()`."""
@@ -168,7 +168,7 @@ class CopyBuffer:
     @property
     def pending(self) -> memoryview:
         """Bytes that were received and not yet walked."""
-        return memoryview(self._buf)[self._at : self._end]
+        return self._buf.data[self._at : self._end]
 
     @property
     def position(self) -> int:
@@ -185,7 +185,7 @@ class CopyBuffer:
         self._needed = 1
 
     def rows(self) -> Rows | None:
-        """The whole rows at hand, or None: more bytes are needed, the stream is over, or a foreign message stands first."""
+        """The whole rows at hand; None when bytes are missing, the stream is over or a foreign message stands first."""
         if self.finished or (self._lead < 0 and not self._take_header()):
             return None
         status, at, count, needed = walk_rows(

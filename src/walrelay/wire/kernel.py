@@ -8,7 +8,7 @@ does not check them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -20,18 +20,18 @@ OK = -1
 
 def kernel(function: F) -> F:
     """Compile `function` without the GIL, and keep the machine code on disk."""
-    compiled: F = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    compiled: Any = numba.njit(cache=True, nogil=True)(function)
+    return cast("F", compiled)
 
 
 @kernel
-def be16(buf: Any, at: int) -> Any:
+def be16(buf: Any, at: Any) -> Any:
     """The signed 16-bit integer at `at`."""
     return numba.int16((numba.uint16(buf[at]) << 8) | numba.uint16(buf[at + 1]))
 
 
 @kernel
-def be32(buf: Any, at: int) -> Any:
+def be32(buf: Any, at: Any) -> Any:
     """The signed 32-bit integer at `at`."""
     return numba.int32(
         (numba.uint32(buf[at]) << 24)
@@ -42,7 +42,7 @@ def be32(buf: Any, at: int) -> Any:
 
 
 @kernel
-def be64(buf: Any, at: int) -> Any:
+def be64(buf: Any, at: Any) -> Any:
     """The signed 64-bit integer at `at`."""
     return numba.int64(
         (numba.uint64(buf[at]) << numba.uint64(56))

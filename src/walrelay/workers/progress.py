@@ -52,7 +52,10 @@ class CopyProgress:
         # Progress is a courtesy: whatever hinders it must not hinder the copy.
         seen: defaultdict[str, dict[int, int]] = defaultdict(dict)
         while not self._stop.is_set():
-            with suppress(psycopg.Error, WalrelayError), connect(self._source, application="walrelay progress") as look:
+            with (
+                suppress(psycopg.Error, WalrelayError),
+                connect(self._source, application="walrelay progress") as look,
+            ):
                 while not self._stop.wait(INTERVAL_SECONDS):
                     for row in look.execute(_QUESTION, (self._pattern,)).fetchall():
                         seen[row.task][row.pid] = row.rows

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -50,30 +51,31 @@ def sync_table(run: CopyRun, table: PublishedTable) -> TableReport:
     """Copy the table; a failure is in the report and in the store, and never stops another table."""
     begun = time.monotonic()
     waits = delays(run.settings.retry_delay, run.settings.retries)
-    attempt = 1
-    while True:
+    for attempt in count(1):
         run.listener.table_started(table.name, attempt)
         try:
             rows, treated = copy_once(run, table, attempt)
-            report = TableReport(table.name, rows, time.monotonic() - begun, attempt, treated)
-            break
         except WalrelayError as error:
-            wait = next(waits, None) if error.retryable else None
+            wait = next(waits, None) if error.retryable and not run.stopping.is_set() else None
             policy = NoRetry() if wait is None else TimedRetry(attempt)
             run.store.update_table_replication_state(table.id, Errored(error.message, error.hint or None, policy))
-            if wait is None or run.stopping.is_set():
-                report = TableReport(table.name, 0, time.monotonic() - begun, attempt, error=error)
-                break
+            if wait is None:
+                return _ended(run, TableReport(table.name, 0, time.monotonic() - begun, attempt, error=error))
             run.listener.table_retrying(table.name, error, wait.total_seconds())
             run.stopping.wait(wait.total_seconds())
-            attempt += 1
+        else:
+            return _ended(run, TableReport(table.name, rows, time.monotonic() - begun, attempt, treated))
+    raise AssertionError("count() does not end")
+
+
+def _ended(run: CopyRun, report: TableReport) -> TableReport:
     run.listener.table_finished(report)
     return report
 
 
 def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> tuple[int, Counter[Special]]:
     """One attempt: one snapshot, all ranges, then the destination. Returns rows and values treated by policy."""
-    directory = run.staging / f"{table.id}-{attempt}"
+    directory = run.staging / f"{run.id}-{table.id}-{attempt}"
     application = task_name(run.id, table.id, attempt)
     try:
         with exported_snapshot(run.source, application=f"walrelay {run.id} snapshot") as snapshot:
@@ -88,6 +90,7 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> tuple[int, C
                 max_ranges=run.settings.max_ranges,
                 parallelism=run.spark.sparkContext.defaultParallelism,
             )
+            directory.mkdir()
             landed = run_copy_job(run.spark, task, ranges)
         run.listener.table_writing(table.name, landed.rows)
         rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import LiteralString, cast
+from typing import Any, LiteralString
 
 
 @cache
 def statement(name: str) -> LiteralString:
     """The text of `name`.sql; part of the package, hence literal."""
-    return cast(LiteralString, files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8"))
+    text: Any = files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    literal: LiteralString = text
+    return literal

@@ -1,0 +1,165 @@
+"""The `walrelay` command."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from walrelay import __version__
+from walrelay.cli.preflight import preflight_command
+from walrelay.errors import ConfigError, WalrelayError
+
+app = typer.Typer(
+    name="walrelay",
+    help="Postgres replication on Spark: copy tables out of Postgres and keep the copies current.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+_debug = False
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"walrelay {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _everywhere(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    _set_debug(debug)
+
+
+def _set_debug(debug: bool) -> None:
+    global _debug  # noqa: PLW0603  # one process, one command
+    _debug = _debug or debug
+    # py4j logs every interrupted call; what matters reaches the user as an error.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL if not _debug else logging.INFO)
+
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+
+
+@app.command()
+def replicate(
+    source: Annotated[str, typer.Argument(help="postgresql://user@host:5432/database", show_default=False)],
+    destination: Annotated[
+        str,
+        typer.Argument(help="duckdb:///out.duckdb, duckdb:////absolute/path, stdout:, null:", show_default=False),
+    ],
+    publication: Annotated[str, typer.Option(help="The publication that names the tables.", show_default=False)],
+    mode: Annotated[str, typer.Option(help="copy: copy all tables once.")] = "copy",
+    special_values: Annotated[
+        str | None,
+        typer.Option(help="null, clamp or error: values the destination cannot hold. [default: null]"),
+    ] = None,
+    unknown_types: Annotated[
+        str | None, typer.Option(help="bytes or text: types without a decoder. [default: bytes]")
+    ] = None,
+    max_tables: Annotated[int | None, typer.Option(help="Tables copied at the same time. [default: 4]")] = None,
+    staging: Annotated[Path | None, typer.Option(help="Where copies land first. [default: beside the file]")] = None,
+    retries: Annotated[int | None, typer.Option(help="Retries after a lost connection. [default: 5]")] = None,
+    busy_timeout: Annotated[
+        float | None, typer.Option(help="Seconds to wait for a destination that is in use. [default: 60]")
+    ] = None,
+    spark: Annotated[
+        list[str] | None,
+        typer.Option(help="A setting for Spark: key=value; may be repeated.", metavar="KEY=VALUE"),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Copy the tables of a publication into a destination; exit code 0 when all rows are durable."""
+    _set_debug(debug)
+    from walrelay.cli.destinations import destination_from_url
+    from walrelay.cli.replicate import run_copy
+    from walrelay.config.settings import copy_settings
+    from walrelay.postgres.source import PostgresSource
+
+    settings = copy_settings(
+        special_values=special_values,
+        unknown_types=unknown_types,
+        max_tables=max_tables,
+        staging=staging,
+        retries=retries,
+        busy_timeout=busy_timeout,
+    )
+    raise typer.Exit(
+        run_copy(
+            PostgresSource(source, publication=publication),
+            destination_from_url(destination),
+            mode,
+            settings,
+            _spark_settings(spark or []),
+        )
+    )
+
+
+app.command("preflight")(preflight_command)
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(help="About how many rows to make.")] = 1_000_000,
+    output: Annotated[Path, typer.Option(help="The DuckDB file to make.")] = Path("walrelay-demo.duckdb"),
+    debug: Debug = False,
+) -> None:
+    """Start a Postgres, fill it with a small shop, copy it to DuckDB, check it, and show what came out."""
+    _set_debug(debug)
+    from walrelay.cli.demo import demo_command
+
+    raise typer.Exit(demo_command(rows, output))
+
+
+def _spark_settings(pairs: list[str]) -> dict[str, str]:
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise ConfigError(f"not a Spark setting: {key}", hint="--spark spark.driver.memory=2g")
+        settings[key] = value
+    return settings
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run a command. Errors that walrelay can name are printed without a traceback, unless --debug."""
+    console = Console(stderr=True, highlight=False)
+    try:
+        return app(arguments)
+    except WalrelayError as error:
+        if _debug:
+            raise
+        show_error(console, error)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        if _debug:
+            raise
+        console.print("stopped; nothing is half-written")
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output has gone, e.g. `| head`: there is nobody to tell.
+        sys.stderr.close()
+        sys.exit(141)
+
+
+def show_error(console: Console, error: WalrelayError) -> None:
+    """An error as a user should see it: what happened, what to do, and a code to look up."""
+    console.print(f"[bold red]error[/] {_plain(error.message)} [dim]({error.code})[/]", soft_wrap=True)
+    if error.hint:
+        console.print(f"  [bold]what to do[/] {_plain(error.hint)}", soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

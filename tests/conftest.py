@@ -1,0 +1,41 @@
+"""What tests of every kind share: real servers, started once a session, and fresh databases in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from walrelay.testing.postgres import EmbeddedPostgres
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Callable[[int], EmbeddedPostgres]]:
+    """Gives the server of a version; it is started when first asked for, and shared by all tests."""
+    running: dict[int, EmbeddedPostgres] = {}
+    with ExitStack() as servers:
+
+        def server(version: int) -> EmbeddedPostgres:
+            if version not in running:
+                running[version] = servers.enter_context(EmbeddedPostgres(version=version))
+            return running[version]
+
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres18(postgres_server: Callable[[int], EmbeddedPostgres]) -> EmbeddedPostgres:
+    return postgres_server(18)
+
+
+@pytest.fixture
+def database(postgres18: EmbeddedPostgres) -> Iterator[str]:
+    """The URL of a fresh database, dropped afterwards."""
+    name = f"test_{uuid4().hex[:12]}"
+    yield postgres18.create_database(name)
+    with psycopg.connect(postgres18.url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
