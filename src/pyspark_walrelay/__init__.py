@@ -1,4 +1,4 @@
-"""Found by Spark itself: packages named `pyspark_…` are searched for data sources, so `format("walrelay")` just works."""
+"""Found by Spark itself, which looks for data sources in packages named `pyspark_…`: `format("walrelay")` works."""
 
 from walrelay.spark.datasource import WalrelayDataSource as DefaultSource
 

@@ -16,7 +16,7 @@ _MARKED_JSON = re.compile(re.escape(_TEXT_MARK) + r"(\{.*\})")
 
 
 class WalrelayError(Exception):
-    """Something walrelay can name. `code` is stable, `hint` says what to do next, `retryable` whether time may heal it."""
+    """Something walrelay can name. `code` is stable, `hint` says what to do, `retryable` whether time may heal it."""
 
     code: ClassVar[str] = "walrelay"
     default_hint: ClassVar[str] = ""
@@ -116,7 +116,7 @@ class QueryError(SourceError):
 
 
 class BadBytesError(WalrelayError):
-    """Bytes that are not what the protocol promises. Context: `position` in the stream, `reason`, maybe `column`, `row`."""
+    """Bytes that are not what the protocol promises, with their `position` in the stream and the `reason`."""
 
     code = "wire.bad_bytes"
     default_hint = "The stream is damaged or of an unknown kind. Nothing of it was kept; report it with this message."

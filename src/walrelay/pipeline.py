@@ -75,12 +75,12 @@ class Pipeline:
         self._stopping.clear()
         tables = self._discover()
         context = DestinationContext("walrelay", self.settings, notify=self._listener.notice)
-        with self._staging() as staging:
-            self.destination.startup(context)
-            try:
+        self.destination.startup(context)
+        try:
+            with self._staging() as staging:
                 reports = self._copy(tables, staging)
-            finally:
-                self.destination.shutdown()
+        finally:
+            self.destination.shutdown()
         summary = RunSummary(tuple(reports), time.monotonic() - begun)
         if summary.failed:
             raise failed(summary)
@@ -134,6 +134,7 @@ class Pipeline:
         timeout, notify = self.settings.busy_timeout, self._listener.notice
         if root is None:
             parent = Path(tempfile.gettempdir()) / f"walrelay-{os.getuid()}"
+            parent.mkdir(mode=0o700, exist_ok=True)
             sweep(parent)
             root, timeout = parent / f"run-{uuid.uuid4().hex[:8]}", timedelta(0)
         elif self.settings.staging is not None:

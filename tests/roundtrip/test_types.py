@@ -17,10 +17,9 @@ from psycopg import sql
 
 from tests.roundtrip.compare import column_type, printed_by_postgres, read_back
 from tests.roundtrip.copying import Copied, copy_table, started
-from tests.roundtrip.values import AS_TEXT, CASES, EXTENSIONS, TYPES, UNKNOWN, Case, cases_of
+from tests.roundtrip.values import AS_TEXT, CASES, EXTENSIONS, LAST_STAMP, TYPES, Case, cases_of
 from walrelay.config.settings import UnknownTypes
 from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.base import TableRows
 from walrelay.destinations.duckdb import DuckDBDestination
 from walrelay.errors import SpecialValueError
 from walrelay.model.names import TableName
@@ -45,6 +44,9 @@ class World:
     postgres: psycopg.Connection
     copies: Any
     copied: dict[str, Copied] = field(default_factory=dict)
+
+
+WorldOf = Callable[[int], World]
 
 
 def fill(connection: psycopg.Connection, version: int) -> None:
@@ -99,7 +101,7 @@ def copied_world(server: EmbeddedPostgres, directory: Path) -> Iterator[World]:
 @pytest.fixture(scope="module")
 def world_of(
     postgres_server: Callable[[int], EmbeddedPostgres], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[int], World]]:
+) -> Iterator[WorldOf]:
     """Gives the copies made from a version of Postgres. Made once, when first asked for, also if that fails."""
     made: dict[int, World | None] = {}
     with ExitStack() as worlds:
@@ -116,20 +118,200 @@ def world_of(
         yield world
 
 
+def check(world: World, copies: Any, case: Case, copied: Copied) -> None:
+    """The copy in `copies` has the type of the case, and every value as Postgres prints it."""
+    table, column = TableName("public", case.table), copied.schema.column("value")
+    for named in (case.duckdb, duckdb_column_type(column)):
+        assert copies.execute(f"SELECT typeof(NULL::{named})").fetchone() == (
+            str(column_type(copies, table, "value")),
+        )
+    printed = printed_by_postgres(world.postgres, table, case.printed)
+    assert len(printed) == len(case.literals)
+    assert read_back(copies, table, column) == printed
+
+
 def test_each_case_has_a_table_of_its_own() -> None:
     assert len({case.table for case in CASES}) == len(CASES)
 
 
 @pytest.mark.parametrize(("version", "case"), EACH_CASE)
-def test_value_reads_back_as_postgres_prints_it(version: int, case: Case, world_of: Callable[[int], World]) -> None:
+def test_value_reads_back_as_postgres_prints_it(version: int, case: Case, world_of: WorldOf) -> None:
     world = world_of(version)
-    copied, table = world.copied[case.id], TableName("public", case.table)
+    check(world, world.copies, case, world.copied[case.id])
+    assert world.copied[case.id].treated == {}
 
-    assert copied.rows == len(case.literals)
-    assert copied.treated == {}
-    assert world.copies.execute(f"SELECT typeof(NULL::{case.duckdb})").fetchone() == (
-        str(column_type(world.copies, table, "value")),
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_unknown_types_arrive_as_text_when_asked(version: int, world_of: WorldOf, tmp_path: Path) -> None:
+    world = world_of(version)
+    cases = [case for case in AS_TEXT if case.runs_on(version)]
+    copied = copy_all(PostgresSource(world.url), tmp_path / "text.duckdb", cases, unknown_types="text")
+    with duckdb.connect(tmp_path / "text.duckdb", read_only=True) as copies:
+        for case in cases:
+            check(world, copies, case, copied[case.id])
+
+
+@pytest.mark.parametrize(("type_", "layout"), [("float4", ">f"), ("float8", ">d")])
+def test_floats_keep_every_bit(type_: str, layout: str, world_of: WorldOf) -> None:
+    world = world_of(18)
+    query = f"SELECT {type_}send(value) FROM public.of_{type_} WHERE value IS NOT NULL ORDER BY id"
+    sent = [bytes(row[0]) for row in world.postgres.execute(query.encode()).fetchall()]
+    held = world.copies.execute(f"SELECT value FROM public.of_{type_} WHERE value IS NOT NULL ORDER BY id").fetchall()
+    assert [struct.pack(layout, value) for (value,) in held] == sent
+
+
+@pytest.mark.parametrize("type_", ["date", "timestamp", "timestamptz"])
+def test_moments_are_the_same_microsecond(type_: str, world_of: WorldOf) -> None:
+    world = world_of(18)
+    finite = f"FROM public.of_{type_} WHERE isfinite(value) ORDER BY id"
+    asked = world.postgres.execute(f"SELECT extract(epoch FROM value) * 1000000 {finite}".encode()).fetchall()
+    # As a timestamp, a date of DuckDB would have to end in 294247.
+    counted = "(value - DATE '1970-01-01') * 86400000000::HUGEINT" if type_ == "date" else "epoch_us(value)"
+    assert world.copies.execute(f"SELECT {counted} {finite}").fetchall() == asked
+
+
+@pytest.mark.parametrize(
+    ("type_", "condition", "literals"),
+    [
+        ("date", "value = 'infinity'", ["infinity"]),
+        ("date", "value = '-infinity'", ["-infinity"]),
+        ("timestamp", "value = 'infinity'", ["infinity"]),
+        ("timestamp", "value = '-infinity'", ["-infinity"]),
+        ("timestamptz", "value = 'infinity'", ["infinity"]),
+        ("timestamptz", "value = '-infinity'", ["-infinity"]),
+        ("date", "value < '0001-01-01' AND isfinite(value)", ["4714-11-24 BC", "0044-03-15 BC", "0001-12-31 BC"]),
+        ("time", "value > '23:59:59.999999'", ["24:00:00"]),
+        ("float4", "isnan(value)", ["NaN"]),
+        ("float8", "isnan(value)", ["NaN"]),
+        ("float8", "isinf(value)", ["Infinity", "-Infinity"]),
+    ],
+)
+def test_duckdb_itself_knows_the_special_values_it_holds(
+    type_: str, condition: str, literals: list[str], world_of: WorldOf
+) -> None:
+    case = next(case for case in CASES if case.type == type_)
+    found = world_of(18).copies.execute(f"SELECT id FROM public.{case.table} WHERE {condition} ORDER BY id").fetchall()
+    assert [case.literals[row] for (row,) in found] == literals
+
+
+def test_columns_of_all_types_fit_into_one_table_full_or_empty(world_of: WorldOf, tmp_path: Path) -> None:
+    """Also: a copy without rows makes the very columns that rows would have made."""
+    world = world_of(18)
+    cases = cases_of(18)
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} {}").format(sql.Identifier(case.table), sql.SQL(case.type)) for case in cases
     )
-    assert read_back(world.copies, table, copied.schema.column("value")) == printed_by_postgres(
-        world.postgres, table, case.printed
+    firsts = sql.SQL(", ").join(
+        sql.SQL("(SELECT value FROM {} WHERE id = 0)").format(sql.Identifier(case.table)) for case in cases
     )
+    world.postgres.execute(sql.SQL("CREATE TABLE wide (id int4 PRIMARY KEY, {})").format(columns))
+    world.postgres.execute("CREATE TABLE wide_and_empty (LIKE wide)")
+    world.postgres.execute(sql.SQL("INSERT INTO wide SELECT 0, {}").format(firsts))
+
+    path, source = tmp_path / "wide.duckdb", PostgresSource(world.url)
+    with exported_snapshot(source, application="walrelay roundtrip") as snapshot:
+        copied = copy_table(source, snapshot, "wide", started(path))
+        copy_table(source, snapshot, "wide_and_empty", started(path))
+
+    wide = TableName("public", "wide")
+    with duckdb.connect(path, read_only=True) as copies:
+        assert copies.execute("DESCRIBE public.wide").fetchall() == copies.execute("DESCRIBE public.wide_and_empty").fetchall()
+        for case in cases:
+            alone = printed_by_postgres(world.postgres, TableName("public", case.table), case.printed)
+            assert read_back(copies, wide, copied.schema.column(case.table)) == alone[:1], case.id
+
+
+@dataclass(frozen=True)
+class SpecialCase:
+    """Values that DuckDB's type cannot hold, and what is there instead by policy."""
+
+    special: str
+    type: str
+    literal: str
+    null: str | None
+    clamp: str | None
+
+
+BEYOND = "294276-12-31 23:59:59.999999"
+SPECIAL_CASES = (
+    SpecialCase("TIMESTAMP_RANGE", "timestamp", BEYOND, None, LAST_STAMP),
+    SpecialCase("TIMESTAMP_RANGE", "timestamp", "294247-01-10 04:00:54.775807", None, LAST_STAMP),
+    SpecialCase("TIMESTAMP_RANGE", "timestamptz", BEYOND, None, LAST_STAMP + "+00"),
+    SpecialCase("TIMESTAMP_RANGE", "timestamp[]", f'{{infinity,"{BEYOND}"}}', "{infinity,NULL}", f'{{infinity,"{LAST_STAMP}"}}'),
+    SpecialCase("NUMERIC_NAN", "numeric(10,2)", "NaN", None, None),
+    SpecialCase("NUMERIC_NAN", "numeric(38,0)", "NaN", None, None),
+    SpecialCase("NUMERIC_NAN", "numeric(10,2)[]", "{1,NaN}", "{1.00,NULL}", "{1.00,NULL}"),
+    SpecialCase("ARRAY_SHAPE", "int4[]", "{{1,2},{3,NULL}}", None, "{1,2,3,NULL}"),
+    SpecialCase("ARRAY_SHAPE", "int4[][]", "{1,NULL}", None, "{{1,NULL}}"),
+    SpecialCase("ARRAY_SHAPE", "int4[][][]", "{1,2}", None, "{{{1,2}}}"),
+    SpecialCase("ARRAY_SHAPE", "text[][]", "{{{a,b},{c,d}},{{e,f},{g,NULL}}}", None, "{{a,b,c,d},{e,f,g,NULL}}"),
+    SpecialCase("ARRAY_BOUNDS", "int4[]", "[0:2]={1,NULL,3}", "{1,NULL,3}", "{1,NULL,3}"),
+    SpecialCase("ARRAY_BOUNDS", "int4[][]", "[-1:0][5:6]={{1,2},{3,4}}", "{{1,2},{3,4}}", "{{1,2},{3,4}}"),
+    SpecialCase(
+        "INTERVAL_INFINITY", "interval", "infinity", None,
+        "178956970 years 7 mons 2147483647 days 2562047788:00:54.775807",
+    ),
+    SpecialCase(
+        "INTERVAL_INFINITY", "interval", "-infinity", None,
+        "-178956970 years -8 mons -2147483648 days -2562047788:00:54.775808",
+    ),
+)  # fmt: skip
+"""Interval infinity came with Postgres 17; these are tried on 18."""
+
+
+@pytest.fixture(scope="module")
+def specials(postgres18: EmbeddedPostgres) -> Iterator[str]:
+    """A database with a table for each special case: the value twice, and NULL."""
+    url = postgres18.create_database("specials")
+    with psycopg.connect(url) as connection:
+        for number, case in enumerate(SPECIAL_CASES):
+            connection.execute(f"CREATE TABLE special_{number} (id int4, value {case.type})".encode())
+            rows = [(0, case.literal), (1, None), (2, case.literal)]
+            connection.cursor().executemany(f"INSERT INTO special_{number} VALUES (%s, %s)".encode(), rows)
+    yield url
+
+
+EACH_SPECIAL = [
+    pytest.param(number, case, id=f"{case.special}-{case.type}-{case.literal}") for number, case in enumerate(SPECIAL_CASES)
+]
+
+
+@pytest.mark.parametrize("policy", ["null", "clamp"])
+def test_special_values_are_treated_by_policy_and_counted(policy: SpecialValues, specials: str, tmp_path: Path) -> None:
+    source, path = PostgresSource(specials), tmp_path / "specials.duckdb"
+    destination = started(path)
+    with exported_snapshot(source, application="walrelay roundtrip") as snapshot, duckdb.connect(path) as copies:
+        for number, case in enumerate(SPECIAL_CASES):
+            table = f"special_{number}"
+            copied = copy_table(source, snapshot, table, destination, special_values=policy)
+            instead = case.null if policy == "null" else case.clamp
+            assert copied.treated == {case.special: 2}, case
+            held = read_back(copies, TableName("public", table), copied.schema.column("value"))
+            assert held == [instead, None, instead], case
+
+
+@pytest.mark.parametrize(("number", "case"), EACH_SPECIAL)
+def test_special_value_fails_the_table_when_the_policy_is_error(
+    number: int, case: SpecialCase, specials: str, tmp_path: Path
+) -> None:
+    source, destination = PostgresSource(specials), started(tmp_path / "specials.duckdb")
+    with exported_snapshot(source, application="walrelay roundtrip") as snapshot:
+        with pytest.raises(SpecialValueError) as failure:
+            copy_table(source, snapshot, f"special_{number}", destination, special_values="error")
+    error = failure.value
+    assert error.code == "value.special"
+    assert error.context == {"special": case.special, "table": f"public.special_{number}", "column": "value"}
+    assert case.literal not in str(error)
+    with duckdb.connect(destination.path, read_only=True) as copies:
+        assert not copies.execute("SELECT * FROM duckdb_tables() WHERE schema_name = 'public'").fetchall()
+
+
+@pytest.mark.spark
+def test_all_types_through_spark(world_of: WorldOf, tmp_path: Path) -> None:
+    world = world_of(18)
+    path = tmp_path / "spark.duckdb"
+    summary = Pipeline(PostgresSource(world.url, publication="everything"), DuckDBDestination(path)).run()
+    assert not any(table.treated for table in summary.tables)
+    with duckdb.connect(path, read_only=True) as copies:
+        for case in cases_of(18):
+            check(world, copies, case, world.copied[case.id])

@@ -387,9 +387,7 @@ WITHOUT_BINARY = (
 CASES = (
     *NUMBERS, *TEXTS, *TIMES, *OTHERS, *ARRAYS, *DOMAINS, *COMPOSITES, *RANGES, *UNKNOWN, *WITHOUT_BINARY,
 )  # fmt: skip
-AS_TEXT = tuple(
-    replace(case, duckdb="VARCHAR", printed="value", note="as text") for case in UNKNOWN
-)
+AS_TEXT = tuple(replace(case, duckdb="VARCHAR", printed="value") for case in UNKNOWN)
 """The same when the user asks for text."""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -27,7 +27,7 @@ _OTHER_LINES = 4
 _NARROWEST_WITH_BAR = 80
 _BAR_WIDTH = 20
 # The columns after the name, grown as far as they may, with the gaps between.
-_NUMBERS_WIDTH = 2 + 10 + 2 + 13 + 2 + 10 + 2 + 9
+_NUMBERS_WIDTH = 2 + 12 + 2 + 13 + 2 + 10 + 2 + 9
 _LEAST_NAME = 14
 _LAST_DONE = 5
 
@@ -71,7 +71,8 @@ class PlainLines:
 
     def table_finished(self, report: TableReport) -> None:
         if report.error is None:
-            self.notice(f"{report.name}: {report.rows:,} rows in {duration(report.seconds)}")
+            rate = report.rows / max(report.seconds, 0.001)
+            self.notice(f"{report.name}: {report.rows:,} rows in {duration(report.seconds)}, {rate:,.0f} rows/s")
         else:
             self.notice(f"{report.name}: failed: {report.error.message} ({report.error.code})")
 
@@ -187,44 +188,39 @@ class Board:
     def _of(self, table: TableName) -> Progress:
         return self._tables.setdefault(table, Progress(table, 0))
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Group:
         with self._lock:
-            return self._draw()
+            return self._draw() if self._tables else Group()
 
-    def _draw(self) -> Table:
+    def _draw(self) -> Group:
         now = self._clock()
         bars = self._console.width >= _NARROWEST_WITH_BAR
-        grid = _grid(bars, self._name_width(bars))
-        if not self._tables:
-            return grid
+        everyone = len(self._tables)
+        grid = _grid(bars, self._name_width(bars), len(f"{everyone} of {everyone}"))
         shown = self._shown(max(1, self._console.height - _OTHER_LINES))
         for progress in shown:
             grid.add_row(*_line(progress, now, bars))
-        hidden = self._hidden(shown)
-        if hidden:
-            grid.add_row(Text(f"… {hidden}", style="dim"))
         grid.add_row(*self._total(now, bars), style="bold")
-        return grid
+        hidden = self._hidden(shown)
+        return Group(grid, Text(f"… {hidden}", style="dim")) if hidden else Group(grid)
 
     def _name_width(self, bars: bool) -> int:
-        """Wide enough for every name, shown or not, so that columns stay where they are; but there is an end."""
+        """Enough for every name, shown or not, so that columns stay where they are; but there is an end."""
         longest = max((cell_len(printable(str(name))) for name in self._tables), default=0)
         others = _NUMBERS_WIDTH + (_BAR_WIDTH + 2 if bars else 0)
         return max(_LEAST_NAME, min(longest, self._console.width - others))
 
     def _shown(self, room: int) -> list[Progress]:
-        """All tables if there is room, else those at work, the failed, the last done and the next to come."""
+        """All tables if there is room, else those at work, the failed and the last done."""
         everyone = list(self._tables.values())
         if len(everyone) <= room:
             return everyone
         active = [progress for progress in everyone if progress.phase in ACTIVE]
-        waiting = [progress for progress in everyone if progress.phase is Phase.WAITING]
         ended = [self._tables[name] for name in self._ended]
         failed = [progress for progress in reversed(ended) if progress.phase is Phase.FAILED]
         done = [progress for progress in reversed(ended) if progress.phase is Phase.DONE]
-        by_need = active + failed + (done[:_LAST_DONE] + waiting if waiting else done)
-        chosen = {progress.name for progress in by_need[:room]}
-        return [progress for progress in ended + active + waiting if progress.name in chosen]
+        chosen = {progress.name for progress in (active + failed + done[:_LAST_DONE])[:room]}
+        return [progress for progress in ended + active if progress.name in chosen]
 
     def _hidden(self, shown: list[Progress]) -> str:
         visible = {progress.name for progress in shown}
@@ -247,10 +243,10 @@ class Board:
         return [Text("total" if started else "starting Spark"), Text(word), *bar, *_numbers(rows, elapsed)]
 
 
-def _grid(bars: bool, name_width: int) -> Table:
+def _grid(bars: bool, name_width: int, word_width: int) -> Table:
     grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     grid.add_column("table", no_wrap=True, overflow="ellipsis", width=name_width)
-    grid.add_column("", no_wrap=True, min_width=7)
+    grid.add_column("", no_wrap=True, width=max(word_width, len("copying")))
     if bars:
         grid.add_column("", width=_BAR_WIDTH)
     grid.add_column("rows", justify="right", no_wrap=True, min_width=11)
@@ -263,7 +259,8 @@ def _line(progress: Progress, now: float, bars: bool) -> list[Text | ProgressBar
     word = f"retry {progress.attempt - 1}" if progress.phase is Phase.RETRYING else progress.phase.word
     part = progress.rows / progress.expected if progress.expected else float(progress.phase is Phase.DONE)
     waiting = progress.phase is Phase.WAITING
-    bar = Text() if waiting else _bar(part, progress.phase.style, pulse=not progress.is_estimated)
+    barless = waiting or progress.phase is Phase.FAILED
+    bar = Text() if barless else _bar(part, progress.phase.style, pulse=not progress.is_estimated)
     return [
         Text(printable(str(progress.name)), style="dim" if waiting else ""),
         Text(word, style=progress.phase.style),

@@ -57,86 +57,58 @@ def header_is_bad(buf: Any, start: int, length: int) -> bool:
 
 
 @kernel
+def scaled_value(buf: Any, start: Any, scale: Any) -> Any:
+    """(high, low, fits): the numeric's digits · 10^scale over 128 bits; it does not fit unless it does exactly."""
+    high, low = np.uint64(0), np.uint64(0)
+    # The power of ten that the last digit taken stands for; each digit is worth four.
+    exponent = 4 * (np.int64(be16(buf, start + 2)) + 1) + scale
+    for k in range(be16(buf, start)):
+        digit, factor = np.uint64(be16(buf, start + 8 + 2 * k)), np.uint64(10_000)
+        exponent -= 4
+        if exponent <= -4:
+            if digit != 0:
+                return high, low, False
+            continue
+        for _ in range(-exponent):
+            if digit % np.uint64(10) != 0:
+                return high, low, False
+            digit //= np.uint64(10)
+            factor //= np.uint64(10)
+        high, low, over = multiply_add(high, low, factor, digit)
+        if over:
+            return high, low, False
+    if (high | low) != 0:
+        for _ in range(exponent):
+            high, low, over = multiply_add(high, low, np.uint64(10), np.uint64(0))
+            if over:
+                return high, low, False
+    return high, low, True
+
+
+@kernel
 def read_decimals(
-    buf: Any,
-    starts: Any,
-    lengths: Any,
-    scale: int,
-    limit_high: Any,
-    limit_low: Any,
-    out: Any,
-    valid: Any,
-    nans: Any,
+    buf: Any, starts: Any, lengths: Any, scale: int, limit_high: Any, limit_low: Any, out: Any, valid: Any, nans: Any
 ) -> int:
     """value · 10^scale as a 128-bit integer, low half first. A value that does not fit exactly is a bad row."""
     for i in range(starts.size):
         out[2 * i] = 0
         out[2 * i + 1] = 0
+        valid[i] = 0
         if lengths[i] < 0:
-            valid[i] = 0
             continue
-        start = starts[i]
-        if header_is_bad(buf, start, lengths[i]):
+        if header_is_bad(buf, starts[i], lengths[i]):
             return i
-        digits = np.int64(be16(buf, start)) & 0xFFFF
-        weight = np.int64(be16(buf, start + 2))
-        sign = np.int64(be16(buf, start + 4)) & 0xFFFF
+        sign = np.int64(be16(buf, starts[i] + 4)) & 0xFFFF
         if sign == NAN:
-            valid[i] = 0
             nans[0] += 1
             continue
-        if sign > NAN:
-            return i
-        valid[i] = 1
-        # Digits left of the point, and so many right of it as the scale has, times 10^4 each; then what is left over.
-        high, low = np.uint64(0), np.uint64(0)
-        exponent = np.int64(scale)
-        at = 0
-        power = weight
-        while at < digits or power >= 0:
-            digit = np.uint64(0)
-            if at < digits:
-                digit = np.uint64(be16(buf, start + 8 + 2 * at))
-            if power >= 0:
-                high, low, over = multiply_add(high, low, np.uint64(10_000), digit)
-                if over:
-                    return i
-                if power > 40 and (high | low) == 0 and at >= digits:
-                    break
-            else:
-                if at == 0 and power < -1:
-                    # Leading zeros after the point that were not sent.
-                    exponent -= 4 * (-1 - power)
-                if exponent >= 4:
-                    high, low, over = multiply_add(high, low, np.uint64(10_000), digit)
-                    if over:
-                        return i
-                    exponent -= 4
-                else:
-                    keep = exponent if exponent > 0 else np.int64(0)
-                    factor, rest = np.uint64(1), np.uint64(10_000)
-                    for _ in range(keep):
-                        factor *= np.uint64(10)
-                        rest //= np.uint64(10)
-                    if digit % rest != 0:
-                        return i
-                    high, low, over = multiply_add(high, low, factor, digit // rest)
-                    if over:
-                        return i
-                    exponent = np.int64(0)
-            at += 1
-            power -= 1
-        for _ in range(exponent):
-            high, low, over = multiply_add(high, low, np.uint64(10), np.uint64(0))
-            if over:
-                return i
-        if high > limit_high or (high == limit_high and low > limit_low):
+        high, low, fits = scaled_value(buf, starts[i], scale)
+        if sign > NAN or not fits or high > limit_high or (high == limit_high and low > limit_low):
             return i
         if sign == NEGATIVE:
             low = ~low + np.uint64(1)
-            high = ~high
-            if low == 0:
-                high += np.uint64(1)
+            high = ~high + np.uint64(low == 0)
+        valid[i] = 1
         out[2 * i] = low
         out[2 * i + 1] = high
     return OK

@@ -115,8 +115,8 @@ class Destination(Protocol):
         """Where copies for it should land, when it matters (near its own files); else None."""
 
     def drop_table_for_copy(self, schema: TableSchema) -> None:
-        """Forget what was applied to this table, before it is copied anew. Idempotent. Where `write_table_rows` replaces
-        a table atomically, the old rows stay readable until then."""
+        """Forget what was applied to this table, before it is copied anew. Idempotent. Where `write_table_rows`
+        replaces a table atomically, the old rows stay readable until then."""
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         """Put the table's copy in place of whatever was there. No rows still makes a table."""

@@ -57,7 +57,7 @@ class Landing:
             Path(file.path).unlink(missing_ok=True)
 
     def _open(self) -> None:
-        # The directory is the driver's to make, and to remove: a task that outlives its killed run must not bring it back.
+        # The driver makes and removes the directory: a task that outlives its killed run must not bring it back.
         self._path = self._directory / f"{self._attempt}-{len(self._done)}.parquet"
         # These files are read once, by a machine, soon: no compression, no dictionaries, no statistics.
         self._writer = pq.ParquetWriter(

@@ -29,7 +29,7 @@ def staging_failure(error: OSError, path: str | Path) -> StagingError:
     if error.errno in _FULL or "No space left" in str(error):
         return DiskFullError(f"the disk is full: {where}")
     if error.errno == errno.ENOENT:
-        return StagingUnwritableError(f"{where} is not there on this worker; the staging directory must be shared")
+        return StagingUnwritableError(f"{where} does not exist, or not on this Spark worker")
     if error.errno in _FORBIDDEN:
         return StagingUnwritableError(f"cannot write to {where}: {os.strerror(error.errno or 0).lower()}")
     return StagingError(
@@ -47,7 +47,7 @@ class RunLock:
     def acquire(self) -> int | None:
         """None when the lock is ours now, else the process id of its holder (0 when unknown)."""
         while True:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(exist_ok=True)
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,7 +65,7 @@ class RunLock:
 
     def _still_there(self, handle: int) -> bool:
         try:
-            return os.path.samestat(os.fstat(handle), os.stat(self._path))
+            return os.path.samestat(os.fstat(handle), self._path.stat())
         except FileNotFoundError:
             return False
 

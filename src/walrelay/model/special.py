@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Literal
 
 SpecialValues = Literal["null", "clamp", "error"]
-"""`null`: NULL instead. `clamp`: the nearest value the target holds (NULL where there is none). `error`: the table fails."""
+"""`null`: NULL instead. `clamp`: the nearest value the target holds, NULL where there is none. `error`: fail."""
 
 
 class Special(Enum):

@@ -52,7 +52,7 @@ def error_class(state: str | None) -> type[SourceError]:
 
 
 def translate(error: psycopg.Error, *, doing: str) -> SourceError:
-    """Postgres's error as ours. Only the server's primary message is kept: its detail may quote a row (SEMANTICS 22)."""
+    """Postgres's error as ours. Only its primary message is kept: the detail may quote a row (SEMANTICS 22)."""
     state = error.sqlstate
     if state is None:
         return ConnectionLostError(f"the connection was lost while {doing}")
