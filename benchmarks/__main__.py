@@ -55,5 +55,31 @@ def memory_command(
     console.print(f"wrote {write_result(output, 'memory', weights_as_json(weights))}")
 
 
+@app.command("fuzz")
+def fuzz_command(
+    cases: Annotated[int, typer.Option(min=1, help="How many damaged streams.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Other seeds give other cases.")] = 1,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first case, to do one again.")] = 0,
+    bounds: Annotated[
+        int | None, typer.Option(min=0, help="Cases to run again with bounds checks compiled in (a tenth).")
+    ] = None,
+    output: Output = RESULTS,
+) -> None:
+    """Feed damaged COPY streams to the decoder: rows or one kind of error, and nothing else."""
+    from benchmarks.fuzz.run import run_fuzz
+
+    ok = run_fuzz(cases=cases, seed=seed, first=first, bounds=bounds, output=output, console=console)
+    if not ok:
+        raise typer.Exit(1)
+
+
+@app.command("all")
+def all_command(output: Output = RESULTS) -> None:
+    """Run everything with its defaults: the copy first, while nothing else has warmed the machine."""
+    copy_command(output=output)
+    memory_command(output=output)
+    fuzz_command(output=output)
+
+
 if __name__ == "__main__":
     app()

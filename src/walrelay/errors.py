@@ -227,6 +227,6 @@ def from_text(text: str) -> WalrelayError | None:
         return None
     try:
         body, _ = json.JSONDecoder().raw_decode(match.group(1))
-    except ValueError:
+        return _rebuild(body["code"], body["message"], body["hint"], body["context"])
+    except (ValueError, KeyError):
         return None
-    return _rebuild(body["code"], body["message"], body["hint"], body["context"])

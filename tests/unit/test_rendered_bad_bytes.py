@@ -211,9 +211,7 @@ def test_any_bytes_decode_or_are_refused_and_no_others_are_read(case: Case) -> N
         (geometric.polygon, struct.pack(">i", 10_000) + _floats(-1.2345678901234567e-300) * 20_000),
     ],
 )
-def test_the_longest_text_for_its_bytes_finds_room(
-    decoder: Callable[[], RenderedDecoder], value: bytes
-) -> None:
+def test_the_longest_text_for_its_bytes_finds_room(decoder: Callable[[], RenderedDecoder], value: bytes) -> None:
     array = decoder().decode(Fields.of([value, value]), Tally())
     array.validate(full=True)
     written = sum(len(text) for text in array.to_pylist())
