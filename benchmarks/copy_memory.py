@@ -88,7 +88,16 @@ def _weigh(table: Table, file: Path, server_pid: int) -> Weight:
 def show_weights(weights: tuple[Weight, ...], console: Console) -> None:
     """Print the peaks and whether the goal was met."""
     table = RichTable(title="Peak memory of a copy into DuckDB, rows of 10 kB")
-    for heading in ("table GB", "rows", "seconds", "MB/s", "largest worker MB", "all workers MB", "driver MB", "JVM MB"):
+    for heading in (
+        "table GB",
+        "rows",
+        "seconds",
+        "MB/s",
+        "largest worker MB",
+        "all workers MB",
+        "driver MB",
+        "JVM MB",
+    ):
         table.add_column(heading, justify="right")
     for weight in weights:
         peak = weight.peak

@@ -13,7 +13,9 @@ from benchmarks.sampling import Role
 
 def show_race(race: Race, console: Console) -> None:
     """Print who was how fast, and whether the goals were met."""
-    table = RichTable(title=f"Copy of {race.table.rows:,} rows, {race.copy_bytes / 1e6:,.0f} MB in COPY's binary format")
+    table = RichTable(
+        title=f"Copy of {race.table.rows:,} rows, {race.copy_bytes / 1e6:,.0f} MB in COPY's binary format"
+    )
     table.add_column("contender", min_width=24)
     for heading in ("seconds", "min–max", "rows/s", "MB/s", "× psql", "peak MB", "worker MB"):
         table.add_column(heading, justify="right", no_wrap=True)

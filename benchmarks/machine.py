@@ -40,7 +40,9 @@ def write_result(directory: Path, name: str, result: dict[str, Any]) -> Path:
 def _processor() -> str:
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 def _version(package: str) -> str | None:

@@ -46,11 +46,10 @@ class Guard:
             if part is not None:
                 report.add(part)
                 continue
-            case, how = died_at
+            case, ending = died_at
             if case == NOT_BEGUN:
-                report.failures.append(Failure(begin, "none", "none", how))
-                break
-            report.failures.append(Failure(case, "unknown", "unknown", how))
+                raise RuntimeError(f"the fuzz worker ended before its first case: {ending}")
+            report.failures.append(Failure(case, "unknown", "unknown", ending))
             # What the process had found is lost with it, so its good cases run once more.
             pending[:0] = [(at, n) for at, n in ((begin, case - begin), (case + 1, begin + size - case - 1)) if n > 0]
         return report
@@ -60,11 +59,19 @@ class Guard:
         with tempfile.TemporaryDirectory(prefix="walrelay-fuzz-") as directory:
             trace, said = Path(directory) / "trace", Path(directory) / "report"
             trace.write_bytes(TRACE.pack(NOT_BEGUN))
-            command = [sys.executable, "-m", "benchmarks.fuzz.worker", str(self.seed), str(first), str(count), str(trace)]
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.fuzz.worker",
+                str(self.seed),
+                str(first),
+                str(count),
+                str(trace),
+            ]
             with said.open("wb") as output:
                 process = subprocess.Popen(command, stdout=output, cwd=ROOT, env={**os.environ, **self.environment})
                 try:
-                    stalled = self._watch(process, trace, first)
+                    stalled = self._watch(process, trace)
                 finally:
                     process.kill()
                     process.wait()
@@ -72,10 +79,12 @@ class Guard:
                 found = json.loads(said.read_text())
                 self.peak_bytes = max(self.peak_bytes, found.pop("peak_bytes"))
                 return report_from_json(found), (NOT_BEGUN, "")
-            how = "no end in sight: killed" if stalled else _ending(process.returncode)
-            return None, (_case(trace), how)
+            if process.returncode > 0:
+                raise RuntimeError(f"the fuzz worker itself failed: {' '.join(command)}")
+            ending = "does not end: killed" if stalled else f"crash: {signal.Signals(-process.returncode).name}"
+            return None, (_case(trace), ending)
 
-    def _watch(self, process: subprocess.Popen[bytes], trace: Path, first: int) -> bool:
+    def _watch(self, process: subprocess.Popen[bytes], trace: Path) -> bool:
         """Wait for the process; True when it no longer moved."""
         case, since = NOT_BEGUN, time.monotonic()
         while process.poll() is None:
@@ -91,7 +100,3 @@ class Guard:
 def _case(trace: Path) -> int:
     found: int = TRACE.unpack(trace.read_bytes())[0]
     return found
-
-
-def _ending(code: int) -> str:
-    return f"the process died of {signal.Signals(-code).name}" if code < 0 else f"the process ended with code {code}"

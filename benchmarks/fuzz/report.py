@@ -16,7 +16,14 @@ SHOWN_FAILURES = 10
 
 
 def report_as_json(report: FuzzReport) -> dict[str, Any]:
-    return {**asdict(report), "ok": report.ok}
+    return {
+        "seed": report.seed,
+        "cases": report.cases,
+        "ok": report.ok,
+        "outcomes": {damage: dict(outcomes) for damage, outcomes in sorted(report.outcomes.items())},
+        "failures": [asdict(failure) for failure in report.failures],
+        "slowest": asdict(report.slowest),
+    }
 
 
 def report_from_json(said: dict[str, Any]) -> FuzzReport:
@@ -37,7 +44,9 @@ def show_report(report: FuzzReport, title: str, console: Console) -> None:
         table.add_column(heading, justify="right")
     for damage, outcomes in sorted(report.outcomes.items()):
         counts = (outcomes[outcome] for outcome in ("rows", "refused", "special", "failed"))
-        table.add_row(damage.replace("_", " "), f"{outcomes.total():,}", *(f"{count:,}" if count else "" for count in counts))
+        table.add_row(
+            damage.replace("_", " "), f"{outcomes.total():,}", *(f"{count:,}" if count else "" for count in counts)
+        )
     console.print(table)
     slowest = report.slowest
     console.print(

@@ -62,7 +62,8 @@ class Reading:
         framed = self.road != "plain"
         buffer, at = self._buffer(framed=framed), 0
         while True:
-            while (rows := buffer.rows()) is not None:
+            # As long as it is starved the buffer says that there can be no row: it had better be right.
+            while (at == len(data) or not buffer.starved) and (rows := buffer.rows()) is not None:
                 yield rows
             if buffer.finished:
                 if len(buffer.pending) or at < len(data):

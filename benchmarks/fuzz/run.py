@@ -15,9 +15,7 @@ from benchmarks.fuzz.report import report_as_json, show_report
 from benchmarks.machine import describe_machine, write_result
 
 
-def run_fuzz(
-    *, cases: int, seed: int, first: int, bounds: int | None, output: Path, console: Console
-) -> bool:
+def run_fuzz(*, cases: int, seed: int, first: int, bounds: int | None, output: Path, console: Console) -> bool:
     """Run, show and write it all; True when nothing failed."""
     report, peak = _guarded(seed, first, cases, {}, "damaged streams", console)
     show_report(report, "Damaged COPY streams", console)

@@ -23,8 +23,11 @@ from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.duckdb import DuckDBDestination
 from walrelay.errors import SpecialValueError
 from walrelay.model.names import TableName
+from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special, SpecialValues
 from walrelay.pipeline import Pipeline
+from walrelay.postgres.catalog import find_table, read_schema
+from walrelay.postgres.connection import connect
 from walrelay.postgres.snapshot import exported_snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.testing.postgres import EmbeddedPostgres
@@ -50,21 +53,18 @@ WorldOf = Callable[[int], World]
 
 
 def fill(connection: psycopg.Connection, version: int) -> None:
-    """Make all types, a table for each case with its values, and a publication of all."""
+    """Make all types, and a table for each case with its values."""
     extensions = (*EXTENSIONS, "vector") if version == 18 else EXTENSIONS
     for extension in extensions:
         connection.execute(sql.SQL("CREATE EXTENSION {}").format(sql.Identifier(extension)))
     connection.execute(TYPES.encode())
-    cases = cases_of(version)
-    for case in cases:
+    for case in cases_of(version):
         connection.execute(f"CREATE TABLE {case.table} (id int4 PRIMARY KEY, value {case.type})".encode())
         with connection.cursor().copy(f"COPY {case.table} FROM STDIN".encode()) as copy:
             for row in enumerate(case.literals):
                 copy.write_row(row)
         if case.altered:
             connection.execute(case.altered.encode())
-    tables = sql.SQL(", ").join(sql.Identifier(case.table) for case in cases)
-    connection.execute(sql.SQL("CREATE PUBLICATION everything FOR TABLE {}").format(tables))
 
 
 def copy_all(
@@ -194,31 +194,57 @@ def test_duckdb_itself_knows_the_special_values_it_holds(
     assert [case.literals[row] for (row,) in found] == literals
 
 
-def test_columns_of_all_types_fit_into_one_table_full_or_empty(world_of: WorldOf, tmp_path: Path) -> None:
-    """Also: a copy without rows makes the very columns that rows would have made."""
+@pytest.fixture(scope="module")
+def wide_world(world_of: WorldOf) -> World:
+    """With a publication `wide` of two tables that have a column for each case: one holds all values, one no row."""
     world = world_of(18)
-    cases = cases_of(18)
+    cases = [sql.Identifier(case.table) for case in cases_of(18)]
     columns = sql.SQL(", ").join(
-        sql.SQL("{} {}").format(sql.Identifier(case.table), sql.SQL(case.type)) for case in cases
-    )
-    firsts = sql.SQL(", ").join(
-        sql.SQL("(SELECT value FROM {} WHERE id = 0)").format(sql.Identifier(case.table)) for case in cases
+        sql.SQL("{} {}").format(sql.Identifier(case.table), sql.SQL(case.type)) for case in cases_of(18)
     )
     for name in ("wide", "wide_and_empty"):
         world.postgres.execute(sql.SQL("CREATE TABLE {} (id int4, {})").format(sql.Identifier(name), columns))
-    world.postgres.execute(sql.SQL("INSERT INTO wide SELECT 0, {}").format(firsts))
+    values = sql.SQL(", ").join(sql.SQL("(SELECT value FROM {0} WHERE {0}.id = row.id)").format(case) for case in cases)
+    rows = sql.Literal(max(len(case.literals) for case in cases_of(18)))
+    world.postgres.execute(
+        sql.SQL("INSERT INTO wide SELECT id, {} FROM generate_series(0, {} - 1) AS row(id)").format(values, rows)
+    )
+    world.postgres.execute("CREATE PUBLICATION wide FOR TABLE wide, wide_and_empty")
+    return world
 
-    path, source = tmp_path / "wide.duckdb", PostgresSource(world.url)
-    with exported_snapshot(source, application="walrelay roundtrip") as snapshot:
-        copied = copy_table(source, snapshot, "wide", started(path))
-        copy_table(source, snapshot, "wide_and_empty", started(path))
 
-    wide = TableName("public", "wide")
+def check_wide(world: World, path: Path, schema: TableSchema) -> None:
+    """Every column of every row is as Postgres prints it; a copy without rows has the very same columns."""
     with duckdb.connect(path, read_only=True) as copies:
-        assert copies.execute("DESCRIBE public.wide").fetchall() == copies.execute("DESCRIBE public.wide_and_empty").fetchall()
-        for case in cases:
-            alone = printed_by_postgres(world.postgres, TableName("public", case.table), case.printed)
-            assert read_back(copies, wide, copied.schema.column(case.table)) == alone[:1], case.id
+        described = [copies.execute(f"DESCRIBE public.{name}").fetchall() for name in ("wide", "wide_and_empty")]
+        assert described[0] == described[1]
+        for case in cases_of(18):
+            printed = printed_by_postgres(world.postgres, TableName("public", case.table), case.printed)
+            held = read_back(copies, TableName("public", "wide"), schema.column(case.table))
+            assert held == printed + [None] * (len(held) - len(printed)), case.id
+
+
+def read_wide(world: World) -> TableSchema:
+    with connect(PostgresSource(world.url)) as connection:
+        return read_schema(connection, find_table(connection, TableName("public", "wide")))
+
+
+def test_all_types_side_by_side_in_one_table(wide_world: World, tmp_path: Path) -> None:
+    path, source = tmp_path / "wide.duckdb", PostgresSource(wide_world.url)
+    with exported_snapshot(source, application="walrelay roundtrip") as snapshot:
+        for table in ("wide", "wide_and_empty"):
+            copied = copy_table(source, snapshot, table, started(path))
+            assert not copied.treated
+    check_wide(wide_world, path, read_wide(wide_world))
+
+
+@pytest.mark.spark
+def test_all_types_through_spark(wide_world: World, tmp_path: Path) -> None:
+    path, source = tmp_path / "spark.duckdb", PostgresSource(wide_world.url, publication="wide")
+    summary = Pipeline(source, DuckDBDestination(path)).run()
+    assert len(summary.tables) == 2
+    assert not summary.treated
+    check_wide(wide_world, path, read_wide(wide_world))
 
 
 @dataclass(frozen=True)
@@ -308,17 +334,3 @@ def test_special_value_fails_the_table_when_the_policy_is_error(
     )
     with duckdb.connect(destination.path, read_only=True) as copies:
         assert not copies.execute("SELECT * FROM duckdb_tables() WHERE schema_name = 'public'").fetchall()
-
-
-@pytest.mark.spark
-def test_all_types_through_spark(world_of: WorldOf, tmp_path: Path) -> None:
-    world = world_of(18)
-    path = tmp_path / "spark.duckdb"
-    source = PostgresSource(world.url, publication="everything")
-    with duckdb.connect(path):
-        summary = Pipeline(source, DuckDBDestination(path)).run()
-    assert len(summary.tables) == len(cases_of(18))
-    assert not summary.treated
-    with duckdb.connect(path, read_only=True) as copies:
-        for case in cases_of(18):
-            check(world, copies, case, world.copied[case.id])

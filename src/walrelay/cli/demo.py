@@ -10,15 +10,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, Any, Generic, LiteralString, Self, TypeVar
 
 from rich.columns import Columns
 from rich.console import Console
@@ -35,18 +36,24 @@ from walrelay.errors import (
     MissingExtraError,
     SourceError,
 )
+from walrelay.postgres.connection import connect, talking
+from walrelay.postgres.source import PostgresSource
+from walrelay.spark.session import check_java
+from walrelay.testing.postgres import EmbeddedPostgres, EmbeddedPostgresError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from walrelay.control.agreement import TableAgreement
-    from walrelay.postgres.source import PostgresSource
 
 DEFAULT_ROWS = 1_000_000
 DEFAULT_FILE = Path("walrelay-demo.duckdb")
 MOST_ROWS = 100_000_000
 PUBLICATION = "shop"
 INTERRUPTED = 130
+_LONGEST_WAIT = 30.0
+
+Result = TypeVar("Result")
 
 
 def demo_command(
@@ -80,8 +87,6 @@ def _check(rows: int, path: Path) -> None:
         _check_earlier(path)
     elif not os.access(path.parent, os.W_OK):
         raise DestinationNotWritableError(f"cannot write to {path}")
-    from walrelay.spark.session import check_java
-
     check_java()
 
 
@@ -148,9 +153,10 @@ class Demo:
         begun = time.monotonic()
         story = f"a shop of about {self.rows:,} rows, from a fresh Postgres through Spark into {self.path}"
         self.console.print(Text.assemble(("walrelay demo: ", "bold"), story))
-        with SparkStart(self.spark_settings) as spark, self._postgres() as source:
+        with Background(_load) as loading, Background(self._start_spark) as spark, self._postgres() as source:
             self._fill(source)
             with self._step("wait for Spark", "starting Spark", "Spark is up"):
+                loading.result()
                 session = spark.result()
             if not self._copy(source, session):
                 return 1
@@ -161,11 +167,16 @@ class Demo:
         self._show_times(time.monotonic() - begun)
         return 0 if agree else 1
 
+    def _start_spark(self) -> SparkSession:
+        from walrelay.spark.session import spark_session
+
+        session = spark_session(settings=self.spark_settings)
+        # The first job starts Python on Spark's side and loads the decoder there.
+        session.sparkContext.parallelize([0], 1).map(abs).collect()
+        return session
+
     @contextmanager
     def _postgres(self) -> Iterator[PostgresSource]:
-        from walrelay.postgres.source import PostgresSource
-        from walrelay.testing.postgres import EmbeddedPostgres, EmbeddedPostgresError
-
         server = EmbeddedPostgres()
         try:
             try:
@@ -178,8 +189,6 @@ class Demo:
             server.close()
 
     def _fill(self, source: PostgresSource) -> None:
-        from walrelay.postgres.connection import connect, talking
-
         with (
             self._step("data", "filling the shop", "the shop is filled"),
             talking("filling the shop"),
@@ -265,35 +274,47 @@ class Demo:
             self.console.print(Text.assemble(("✔ ", "green"), f"{done:20}", (f"{duration(seconds):>7}", "dim")))
 
 
-class SparkStart:
-    """Starts Spark in another thread, since it takes seconds in which there is other work to do."""
+class Background(Generic[Result]):
+    """Does one thing in another thread meanwhile. On the way out it is ended if it can be, else waited for."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self._settings = settings
-        self._future: Future[SparkSession] = Future()
-        self._thread = threading.Thread(target=self._start, name="walrelay-spark-start", daemon=True)
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._work = work
+        self._future: Future[Result] = Future()
+        self._thread = threading.Thread(target=self._run, name=f"walrelay-{work.__name__}", daemon=True)
 
-    def _start(self) -> None:
-        from walrelay.spark.session import spark_session
-
+    def _run(self) -> None:
         try:
-            session = spark_session(settings=self._settings)
-            # The first job also starts Python on Spark's side and loads the decoder there.
-            session.sparkContext.parallelize([0], 1).map(abs).collect()
-            self._future.set_result(session)
+            self._future.set_result(self._work())
         except BaseException as error:
             self._future.set_exception(error)
 
-    def result(self) -> SparkSession:
+    def result(self) -> Result:
         return self._future.result()
 
-    def __enter__(self) -> SparkStart:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Interrupted, Spark would leave temporary files.
-        self._thread.join()
+        deadline = time.monotonic() + _LONGEST_WAIT
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            for process in self._processes():
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGTERM)
+            self._thread.join(0.2)
+
+    def _processes(self) -> list[int]:
+        """What the thread itself started and waits for; known on Linux only."""
+        children = Path(f"/proc/self/task/{self._thread.native_id}/children")
+        with suppress(OSError):
+            return [int(pid) for pid in children.read_text().split()]
+        return []
+
+
+def _load() -> None:
+    """Import what takes a second or two: not in the main thread, where Ctrl-C could strike in the middle."""
+    for module in ("walrelay.pipeline", "walrelay.control.agreement", "duckdb"):
+        import_module(module)
 
 
 # ------------------------------------------------------------------------------------------------------------- shown

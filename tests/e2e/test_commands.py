@@ -1,0 +1,127 @@
+"""The command line as a user meets it: exit codes, what is printed where, and errors that teach."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import psycopg
+import pytest
+
+from walrelay.testing.postgres import EmbeddedPostgres
+
+PASSWORD = "s3cr3t-passw0rd"
+
+
+def walrelay(
+    *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "walrelay"), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **(env or {})}, cwd=cwd, check=False
+    )
+
+
+def refused(code: str, *arguments: str, env: dict[str, str] | None = None) -> str:
+    """Run a command that must fail with `code`, without a traceback, a password or a value of a row."""
+    done = walrelay(*arguments, env=env)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1, said
+    assert f"({code})" in said, said
+    assert "what to do" in said
+    assert "Traceback" not in said and PASSWORD not in said and "precious" not in said
+    return said
+
+
+@pytest.fixture
+def shop(database: str) -> str:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount numeric(8,2), at date, note text)")
+        connection.execute(
+            "INSERT INTO orders VALUES (1, 9.90, 'infinity', 'precious'), (2, 'NaN', '0044-03-15 BC', NULL)"
+        )
+        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+    return database
+
+
+def test_a_copy_to_duckdb_lands_beside_the_caller_and_ends_with_a_summary(shop: str, tmp_path: Path) -> None:
+    done = walrelay("replicate", shop, "duckdb:///out.duckdb", "--publication", "p", "--mode", "copy", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "2 rows" in done.stderr and "numeric NaN" in done.stderr
+    assert "WARN" not in done.stderr and "log level" not in done.stderr
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.duckdb"]
+    with duckdb.connect(str(tmp_path / "out.duckdb")) as connection:
+        rows = connection.execute('SELECT id, amount::VARCHAR, "at"::VARCHAR FROM public.orders ORDER BY id').fetchall()
+    assert rows == [(1, "9.90", "infinity"), (2, None, "0044-03-15 (BC)")]
+
+
+def test_stdout_is_one_json_line_a_row_and_nothing_else(shop: str) -> None:
+    done = walrelay("replicate", shop, "stdout:", "--publication", "p")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(lines, key=lambda line: line["row"]["id"]) == [
+        {
+            "table": "public.orders",
+            "op": "copy",
+            "row": {"id": 1, "amount": "9.90", "at": "infinity", "note": "precious"},
+        },
+        {"table": "public.orders", "op": "copy", "row": {"id": 2, "amount": None, "at": "0044-03-15 BC", "note": None}},
+    ]
+
+
+def test_a_value_that_cannot_be_held_fails_the_table_when_asked_to(shop: str) -> None:
+    done = walrelay("replicate", shop, "null:", "--publication", "p", "--special-values", "error")
+    assert done.returncode == 1
+    assert "value.special" in done.stderr and "amount" in done.stderr
+    assert "Traceback" not in done.stderr and "precious" not in done.stderr
+
+
+def test_mistakes_about_the_source_say_what_to_do(shop: str, postgres18: EmbeddedPostgres) -> None:
+    reader = postgres18.require_password("cli_reader", PASSWORD)
+    wrong = reader.replace(PASSWORD, "wr0ng")
+    rest = ("null:", "--publication", "p")
+    refused("source.authentication", "replicate", wrong, *rest)
+    refused("source.unreachable", "replicate", f"postgresql://u:{PASSWORD}@127.0.0.1:1/x", *rest)
+    refused("source.unreachable", "replicate", f"postgresql://u:{PASSWORD}@no.such.host.invalid/x", *rest)
+    refused("source.no_such_database", "replicate", shop.rpartition("/")[0] + "/nope", *rest)
+    refused("config.invalid", "replicate", f"postgresql://u:p@{PASSWORD}@h/x", *rest)
+    said = refused("source.no_such_publication", "replicate", shop, "null:", "--publication", "nope")
+    assert "This database has: p." in said
+    with psycopg.connect(shop, autocommit=True) as connection:
+        connection.execute("CREATE PUBLICATION nothing")
+    refused("source.empty_publication", "replicate", shop, "null:", "--publication", "nothing")
+
+
+def test_mistakes_about_the_destination_say_what_to_do(shop: str, tmp_path: Path) -> None:
+    (tmp_path / "text.duckdb").write_text("this is no database " * 1000)
+    for code, destination in (
+        ("destination.not_writable", f"duckdb:///{tmp_path}/missing/out.duckdb"),
+        ("destination.not_writable", f"duckdb:///{tmp_path}"),
+        ("destination.unreadable", f"duckdb:///{tmp_path}/text.duckdb"),
+        ("config.unknown_destination", "ftp://x"),
+    ):
+        refused(code, "replicate", shop, destination, "--publication", "p")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["text.duckdb"]
+
+
+def test_without_a_jdk_it_says_how_to_get_one(shop: str, tmp_path: Path) -> None:
+    said = refused("spark.no_jdk", "replicate", shop, "null:", "--publication", "p", env={"JAVA_HOME": str(tmp_path)})
+    assert "openjdk" in said
+    refused("spark.no_jdk", "demo", env={"JAVA_HOME": str(tmp_path)})
+
+
+def test_debug_shows_the_traceback(shop: str) -> None:
+    done = walrelay("replicate", shop, "null:", "--publication", "nope", "--debug")
+    assert done.returncode != 0 and "Traceback" in done.stderr
+
+
+def test_help_comes_at_once_and_names_every_command() -> None:
+    done = walrelay("--help")
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in ("replicate", "preflight", "demo"))
+    assert walrelay("--version").stdout.startswith("walrelay 0.")

@@ -1,0 +1,131 @@
+"""The demo as a user runs it: it ends well, says what it found, and leaves nothing behind, even when interrupted."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow]
+
+TABLES = (
+    "curiosities", "customers", "events", "gift_cards", "order_items", "orders", "payments", "products", "searches",
+)  # fmt: skip
+LONGEST_WAIT = 120
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A directory to run in, and one for all temporary files, to see what is left in it."""
+
+    here: Path
+    temporary: Path
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start the demo in a process group of its own, as a shell does."""
+        environment = {**os.environ, "TMPDIR": str(self.temporary), "SPARK_LOCAL_DIRS": str(self.temporary)}
+        with (self.here / "stdout").open("wb") as stdout, (self.here / "stderr").open("wb") as stderr:
+            return subprocess.Popen(
+                [sys.executable, "-c", "from walrelay.cli import main; main()", "demo", *arguments],
+                cwd=self.here,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+
+    def said(self, stream: str) -> str:
+        return (self.here / stream).read_text()
+
+    def wait_until(self, pattern: str, stream: str, demo: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + LONGEST_WAIT
+        while not re.search(pattern, self.said(stream)):
+            assert demo.poll() is None, f"the demo ended before it said {pattern}: {self.said('stderr')}"
+            assert time.monotonic() < deadline, f"the demo never said {pattern}"
+            time.sleep(0.02)
+
+    def left_behind(self) -> list[str]:
+        """Files and directories, once there has been time to remove them: the JVM ends a little after us."""
+        deadline = time.monotonic() + 20
+        while (found := sorted(path.name for path in self.temporary.iterdir())) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return found
+
+
+@pytest.fixture
+def workplace() -> Iterator[Workplace]:
+    # Not pytest's directory: if we are root, the server runs as another account, which cannot enter it.
+    with tempfile.TemporaryDirectory(prefix="demo-test-") as name:
+        root = Path(name)
+        root.chmod(0o755)
+        made = Workplace(root / "here", root / "temporary")
+        made.here.mkdir()
+        made.temporary.mkdir(mode=0o755)
+        yield made
+
+
+def test_demo_copies_the_shop_and_finds_source_and_copy_agreeing(workplace: Workplace) -> None:
+    demo = workplace.start("--rows", "3000")
+    assert demo.wait(LONGEST_WAIT) == 0, workplace.said("stderr")
+    stdout, stderr = workplace.said("stdout"), workplace.said("stderr")
+
+    for table in TABLES:
+        assert re.search(rf"✔ +shop\.{table} .*(columns hashed|no rows on either side)", stdout), stdout
+        assert re.search(rf"^shop\.{table}: [\d,]+ rows in ", stderr, re.MULTILINE), stderr
+    assert "✘" not in stdout
+    assert re.search(r"^9 tables, [\d,]+ rows in ", stderr, re.MULTILINE)
+    assert "1  interval ±infinity" in stderr
+    # Plain text, nothing of the JVM's, nothing about this machine.
+    assert "\x1b" not in stdout + stderr
+    assert "WARN" not in stdout + stderr
+    assert str(workplace.here.parent) not in stdout + stderr
+
+    with duckdb.connect(str(workplace.here / "walrelay-demo.duckdb"), read_only=True) as copy:
+        assert copy.execute("SELECT count(*) FROM shop.orders").fetchone() == (390,)
+    assert workplace.left_behind() == []
+    assert sorted(path.name for path in workplace.here.iterdir()) == ["stderr", "stdout", "walrelay-demo.duckdb"]
+
+
+@pytest.mark.parametrize(
+    ("stream", "moment"),
+    [("stdout", "Postgres 18 is up"), ("stderr", r"shop\.\w+: [\d,]+ rows")],
+    ids=["while-filling-and-starting-spark", "while-copying"],
+)
+def test_interrupted_demo_leaves_no_process_and_no_file(workplace: Workplace, stream: str, moment: str) -> None:
+    demo = workplace.start("--rows", "400000", "--output", "mine.duckdb")
+    workplace.wait_until(moment, stream, demo)
+    started = psutil.Process(demo.pid).children(recursive=True)
+    assert any("postgres" in process.name() for process in started)
+
+    os.killpg(demo.pid, signal.SIGINT)  # a terminal sends it to all of the group
+
+    assert demo.wait(LONGEST_WAIT) == 130
+    assert "stopped" in workplace.said("stderr")
+    assert "Traceback" not in workplace.said("stderr")
+    _, alive = psutil.wait_procs(started, timeout=20)
+    assert alive == []
+    assert workplace.left_behind() == []
+    assert sorted(path.name for path in workplace.here.iterdir()) == ["stderr", "stdout"]
+
+
+def test_demo_does_not_replace_a_file_that_it_did_not_make(workplace: Workplace) -> None:
+    precious = workplace.here / "precious.duckdb"
+    with duckdb.connect(str(precious)) as database:
+        database.execute("CREATE TABLE mine AS SELECT 1 AS one")
+    demo = workplace.start("--output", "precious.duckdb")
+    assert demo.wait(LONGEST_WAIT) == 1
+    assert "walrelay did not make it" in workplace.said("stderr")
+    with duckdb.connect(str(precious), read_only=True) as database:
+        assert database.execute("FROM mine").fetchone() == (1,)
