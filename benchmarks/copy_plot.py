@@ -18,7 +18,6 @@ def plot_race(race: Race, path: Path) -> None:
 
     standings = sorted(race.standings, key=lambda standing: standing.median)
     figure, axes = plt.subplots(figsize=(9.5, 1.3 + 0.55 * len(standings)), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
     places = range(len(standings))
     axes.barh(
         places,
@@ -55,7 +54,7 @@ def plot_race(race: Race, path: Path) -> None:
         fontweight="bold",
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.15)
     plt.close(figure)
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import duckdb
-import duckdb_extension_postgres_scanner as wheel
+import duckdb_extension_postgres_scanner as wheel  # type: ignore[import-not-found]  # of .venv-peers
 
 
 def extension() -> Path:

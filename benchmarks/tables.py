@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, LiteralString, cast
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -73,6 +73,6 @@ def _settled(connection: psycopg.Connection[Any], url: str, name: str) -> Table:
     return Table(url, name, rows=found[0], disk_bytes=found[1])
 
 
-def _run(connection: psycopg.Connection[Any], statement: str, **values: int) -> None:
-    text = (Path(__file__).parent / "sql" / f"{statement}.sql").read_text()
-    connection.execute(cast(LiteralString, text), values or None)
+def _run(connection: psycopg.Connection[Any], name: str, **values: int) -> None:
+    statement = (Path(__file__).parent / "sql" / f"{name}.sql").read_bytes()
+    connection.execute(statement, values or None)

@@ -69,7 +69,7 @@ class Reading:
                 if len(buffer.pending) or at < len(data):
                     raise BadBytesError("bytes after the trailer", position=buffer.position)
                 return
-            if framed and len(buffer.pending) and buffer.pending[:1] != b"d":
+            if framed and len(buffer.pending) and buffer.pending[:1].tobytes() != b"d":
                 raise BadBytesError("an unexpected message", position=buffer.position)
             if at == len(data):
                 raise BadBytesError("the stream ended before its trailer", position=buffer.position)

@@ -14,7 +14,7 @@ from walrelay.model.schema import Column, TableSchema
 from walrelay.wire.copy_binary import SIGNATURE
 
 Road = Literal["plain", "framed", "socket"]
-"""`plain` as libpq hands it out, `framed` as it is on the wire, `socket` the whole conversation through `SocketCopy`."""
+"""`plain` as libpq hands it out, `framed` as it is on the wire, `socket` a whole conversation through `SocketCopy`."""
 ROADS: tuple[Road, ...] = ("plain", "framed", "socket")
 
 

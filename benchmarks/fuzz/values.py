@@ -10,7 +10,7 @@ from random import Random
 from walrelay.model.schema import PgType, TypeField, TypeKind
 
 Make = Callable[[Random], bytes]
-LETTERS = "abcdefghijklmnopqrstuvwxyz ,'\"\\{}()0123456789ABCé߀語🐘"
+LETTERS = "abcdefghijklmnopqrstuvwxyz ,'\"\\{}()0123456789ABCéß€語🐘"
 FLOATS = (0.0, -0.0, 1.5, -2.25, 1e-310, 1e300, 1 / 3, 1e15, 123456789.125, float("inf"), float("-inf"))
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 

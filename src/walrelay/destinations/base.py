@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from walrelay.config.settings import CopySettings
-from walrelay.decode.base import Target
+from walrelay.decode.base import ARROW, Target
 from walrelay.decode.table import arrow_schema, spark_ddl
+from walrelay.destinations.plain_rows import plain_rows
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import TableSchema
@@ -63,7 +64,7 @@ class TableRows:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Plain Python rows, for simple destinations; slow by nature."""
         for batch in self.batches():
-            yield from batch.to_pylist()
+            yield from plain_rows(batch)
 
     def dataframe(self) -> DataFrame:
         """The rows as a Spark DataFrame over the files. For destinations whose target is Spark."""
@@ -123,3 +124,25 @@ class Destination(Protocol):
 
     def applied_lsn(self, table: TableId | None) -> Lsn | None:
         """The resumption state that the destination itself keeps, if it does."""
+
+
+class SimpleDestination:
+    """The parts of the contract that a destination without files, locks or state of its own need not think about."""
+
+    target: Target = ARROW
+    lands_files = True
+
+    def startup(self, context: DestinationContext) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        pass
+
+    def staging_root(self) -> Path | None:
+        return None
+
+    def drop_table_for_copy(self, schema: TableSchema) -> None:
+        pass
+
+    def applied_lsn(self, table: TableId | None) -> Lsn | None:
+        return None

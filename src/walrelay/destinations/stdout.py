@@ -7,17 +7,14 @@ import math
 import sys
 import threading
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, TextIO
 
 from walrelay.decode.base import TEXT, Target
-from walrelay.destinations.base import DestinationContext, TableRows, WriteResult
-from walrelay.model.lsn import Lsn
-from walrelay.model.names import TableId
+from walrelay.destinations.base import SimpleDestination, TableRows, WriteResult
 from walrelay.model.schema import TableSchema
 
 
-class StdoutDestination:
+class StdoutDestination(SimpleDestination):
     """`{"table": "public.orders", "op": "copy", "row": {…}}`, a line each.
 
     JSON has no exact decimals, bytes, infinity or dates: decimals and dates are the text Postgres prints, bytes are
@@ -26,23 +23,13 @@ class StdoutDestination:
 
     name = "stdout"
     target: Target = TEXT
-    lands_files = True
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
         self._lock = threading.Lock()
 
-    def startup(self, context: DestinationContext) -> None:
-        pass
-
     def shutdown(self) -> None:
         (self._stream or sys.stdout).flush()
-
-    def staging_root(self) -> Path | None:
-        return None
-
-    def drop_table_for_copy(self, schema: TableSchema) -> None:
-        pass
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         stream = self._stream or sys.stdout
@@ -59,9 +46,6 @@ class StdoutDestination:
                 count += 1
             stream.flush()
         return WriteResult(durable=True, rows=count)
-
-    def applied_lsn(self, table: TableId | None) -> Lsn | None:
-        return None
 
 
 def plain(value: Any) -> Any:

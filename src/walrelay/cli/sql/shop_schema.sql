@@ -94,7 +94,7 @@ CREATE TABLE events_2025_q4 PARTITION OF events FOR VALUES FROM ('2025-10-01') T
 
 -- Without a primary key.
 CREATE TABLE searches (
-    at timestamp NOT NULL,
+    searched_at timestamp NOT NULL,
     words text NOT NULL,
     hits integer NOT NULL,
     took_ms real NOT NULL
