@@ -44,13 +44,16 @@ def copy_command(
 @app.command("memory")
 def memory_command(
     gigabytes: Annotated[float, typer.Option(min=0.01, help="Size of the largest table.")] = 5.0,
+    duckdb_memory: Annotated[
+        str, typer.Option(help="DuckDB's memory_limit; its own default is most of the RAM.")
+    ] = "2GB",
     output: Output = RESULTS,
 ) -> None:
     """Watch the memory of copies of ever larger tables."""
     from benchmarks.copy_memory import show_weights, weigh_copies, weights_as_json
     from benchmarks.machine import write_result
 
-    weights = weigh_copies(gigabytes, console)
+    weights = weigh_copies(gigabytes, duckdb_memory, console)
     show_weights(weights, console)
     console.print(f"wrote {write_result(output, 'memory', weights_as_json(weights))}")
 

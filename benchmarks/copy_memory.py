@@ -18,6 +18,7 @@ from benchmarks.tables import WIDE_ROW_BYTES, Table, WideTable
 from walrelay.destinations.duckdb import DuckDBDestination
 from walrelay.pipeline import Pipeline
 from walrelay.postgres.source import PostgresSource
+from walrelay.spark.session import spark_session
 from walrelay.testing.postgres import EmbeddedPostgres
 
 SHARES = (0.1, 0.5, 1.0)
@@ -38,7 +39,7 @@ class Weight:
     peak: MemoryPeak
 
 
-def weigh_copies(gigabytes: float, console: Console) -> tuple[Weight, ...]:
+def weigh_copies(gigabytes: float, duckdb_memory: str, console: Console) -> tuple[Weight, ...]:
     """Copy a tenth, a half and all of a table of 10 kB rows into DuckDB, watching the memory."""
     size = fitting_size(int(gigabytes * 1e9), console)
     # Little WAL is kept: the disk is for the table.
@@ -47,6 +48,8 @@ def weigh_copies(gigabytes: float, console: Console) -> tuple[Weight, ...]:
         EmbeddedPostgres(settings=settings) as server,
         tempfile.TemporaryDirectory(prefix="walrelay-bench-") as directory,
     ):
+        with console.status("starting Spark"):
+            spark = spark_session()
         wide = WideTable(server.url)
         weights = []
         try:
@@ -54,9 +57,11 @@ def weigh_copies(gigabytes: float, console: Console) -> tuple[Weight, ...]:
                 with console.status(f"making a table of {share * size / 1e9:.2f} GB in rows of 10 kB"):
                     table = wide.grow_to(int(share * size))
                 with console.status(f"copying {table.rows:,} rows"):
-                    weights.append(_weigh(table, Path(directory) / "wide.duckdb", server.pid))
+                    destination = DuckDBDestination(Path(directory) / "wide.duckdb", memory_limit=duckdb_memory)
+                    weights.append(_weigh(table, destination, server.pid))
         finally:
             wide.drop()
+            spark.stop()
     return tuple(weights)
 
 
@@ -73,14 +78,14 @@ def fitting_size(wanted: int, console: Console) -> int:
     return fitting
 
 
-def _weigh(table: Table, file: Path, server_pid: int) -> Weight:
+def _weigh(table: Table, destination: DuckDBDestination, server_pid: int) -> Weight:
     source = PostgresSource(table.url, publication=table.publication)
     begun = time.perf_counter()
     try:
         with MemorySampler(ROLES, server_pid) as sampler:
-            summary = Pipeline(source, DuckDBDestination(file), mode="copy").run()
+            summary = Pipeline(source, destination, mode="copy").run()
     finally:
-        file.unlink(missing_ok=True)
+        destination.path.unlink(missing_ok=True)
     assert summary.rows == table.rows, f"copied {summary.rows} of {table.rows} rows"
     return Weight(table, time.perf_counter() - begun, sampler.peak)
 
@@ -115,7 +120,7 @@ def show_weights(weights: tuple[Weight, ...], console: Console) -> None:
     console.print(f"[{colour}]largest task {largest / 1e6:,.0f} MB (goal < {GOAL_BYTES / 1e6:,.0f} MB)[/]")
     console.print(
         "[dim]A worker's figure is all it has resident, shared pages too. DuckDB works in the driver and takes what it "
-        "is given: DuckDBDestination(memory_limit=…).[/]"
+        "is allowed (--duckdb-memory).[/]"
     )
 
 

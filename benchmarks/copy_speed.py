@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -157,8 +156,6 @@ def spark_on_demand() -> Iterator[Callable[[], SparkSession]]:
             started.append(spark_session(settings={"spark.jars.packages": JDBC_PACKAGE}))
         return started[0]
 
-    # Ivy's cache is the user's; Spark's scratch space must not be the project's directory.
-    os.environ.setdefault("SPARK_LOCAL_DIRS", tempfile.gettempdir())
     try:
         yield session
     finally:

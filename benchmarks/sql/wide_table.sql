@@ -10,6 +10,6 @@ CREATE TABLE wide (
 CREATE PUBLICATION wide FOR TABLE wide;
 -- Making 2 kB of random text takes longer than storing it: the rows share some, each behind a beginning of its own.
 CREATE UNLOGGED TABLE pool AS
-SELECT n, (SELECT string_agg(md5(n || ' ' || part), '') FROM generate_series(1, 63) AS part) AS text
+SELECT n, (SELECT string_agg(md5(n || ' ' || part), '') FROM generate_series(1, 61) AS part) AS text
 FROM generate_series(0, 996) AS n;
 ANALYZE pool

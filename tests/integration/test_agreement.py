@@ -19,13 +19,14 @@ ORIGIN = """
 CREATE TYPE pair AS (a int, b text);
 CREATE TABLE t (
     id int PRIMARY KEY, name text, price numeric(8, 2), moment timestamptz, ratio double precision, took interval,
-    tags text[], grid int[][], span daterange, spans int4multirange, pair pair, pairs pair[], raw bytea, code char(4)
+    tags text[], grid int[][], span daterange, spans int4multirange, pair pair, pairs pair[], raw bytea, code char(4),
+    part numeric(3, 3)
 );
 INSERT INTO t VALUES
     (1, 'one', 1.50, '2024-02-29 12:00:00.25+02', 0.1, '1 mon -2 days 03:00:00.5', '{a,NULL,""}', '{{1,2},{3,4}}',
-     '[2024-01-01,2024-02-01)', '{[1,3),[7,9)}', '(1,x)', '{"(2,y)",NULL,"(,)"}', '\\x00ff', 'ab'),
-    (2, '', 'NaN', 'infinity', '-0', 'infinity', '{}', '{}', 'empty', '{}', '(,)', '{}', '', ''),
-    (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+     '[2024-01-01,2024-02-01)', '{[1,3),[7,9)}', '(1,x)', '{"(2,y)",NULL,"(,)"}', '\\x00ff', 'ab', -0.125),
+    (2, '', 'NaN', 'infinity', '-0', 'infinity', '{}', '{}', 'empty', '{}', '(,)', '{}', '', '', 0),
+    (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 CREATE PUBLICATION p FOR TABLE t;
 """
 COPY = """
@@ -34,17 +35,18 @@ CREATE TABLE public.t (
     id INTEGER, name VARCHAR, price DECIMAL(8, 2), moment TIMESTAMP WITH TIME ZONE, ratio DOUBLE, took INTERVAL,
     tags VARCHAR[], grid INTEGER[][], span STRUCT(lower DATE, upper DATE, lower_inc BOOLEAN, upper_inc BOOLEAN,
     empty BOOLEAN), spans STRUCT(lower INTEGER, upper INTEGER, lower_inc BOOLEAN, upper_inc BOOLEAN, empty BOOLEAN)[],
-    pair STRUCT(a INTEGER, b VARCHAR), pairs STRUCT(a INTEGER, b VARCHAR)[], raw BLOB, code VARCHAR
+    pair STRUCT(a INTEGER, b VARCHAR), pairs STRUCT(a INTEGER, b VARCHAR)[], raw BLOB, code VARCHAR,
+    part DECIMAL(3, 3)
 );
 INSERT INTO public.t VALUES
-    (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
     (2, '', NULL, 'infinity', '-0'::DOUBLE, NULL, [], [], {'lower': NULL, 'upper': NULL, 'lower_inc': false,
-     'upper_inc': false, 'empty': true}, [], {'a': NULL, 'b': NULL}, [], ''::BLOB, '    '),
+     'upper_inc': false, 'empty': true}, [], {'a': NULL, 'b': NULL}, [], ''::BLOB, '    ', 0),
     (1, 'one', 1.50, '2024-02-29 10:00:00.25+00', 0.1, INTERVAL '1 month -2 days 03:00:00.5', ['a', NULL, ''],
      [[1, 2], [3, 4]], {'lower': '2024-01-01', 'upper': '2024-02-01', 'lower_inc': true, 'upper_inc': false,
      'empty': false}, [{'lower': 1, 'upper': 3, 'lower_inc': true, 'upper_inc': false, 'empty': false},
      {'lower': 7, 'upper': 9, 'lower_inc': true, 'upper_inc': false, 'empty': false}], {'a': 1, 'b': 'x'},
-     [{'a': 2, 'b': 'y'}, NULL, {'a': NULL, 'b': NULL}], '\\x00\\xFF'::BLOB, 'ab  ');
+     [{'a': 2, 'b': 'y'}, NULL, {'a': NULL, 'b': NULL}], '\\x00\\xFF'::BLOB, 'ab  ', -0.125);
 """
 
 
@@ -63,6 +65,11 @@ class Both:
         with duckdb.connect(str(self.path)) as connection:
             connection.execute(statements)
 
+    def set_in_copy(self, column: str, value: str, row: int) -> None:
+        """By a new table: DuckDB's UPDATE keeps a value that equals the new one, as -0 does 0."""
+        changed = f"CASE WHEN id = {row} THEN {value} ELSE {column} END AS {column}"
+        self.in_copy(f"CREATE OR REPLACE TABLE public.t AS SELECT * REPLACE ({changed}) FROM public.t")
+
     def compared(self) -> TableAgreement:
         (agreement,) = compare(PostgresSource(self.url, publication="p"), self.path)
         return agreement
@@ -79,7 +86,7 @@ def both(database: str, tmp_path: Path) -> Iterator[Both]:
 def test_true_copy_agrees_in_all_columns_whatever_the_order_of_rows(both: Both) -> None:
     agreement = both.compared()
     assert agreement.agrees, agreement
-    assert str(agreement) == "rows and all 14 columns hashed"
+    assert str(agreement) == "rows and all 15 columns hashed"
 
 
 @pytest.mark.parametrize(
@@ -100,10 +107,11 @@ def test_true_copy_agrees_in_all_columns_whatever_the_order_of_rows(both: Both) 
         ("pairs", "[pairs[1], pairs[3], NULL]"),
         ("raw", "'\\x00\\xFE'::BLOB"),
         ("code", "'ab'"),
+        ("part", "0.125"),
     ],
 )
 def test_one_changed_value_is_found_and_its_column_named(both: Both, column: str, value: str) -> None:
-    both.in_copy(f"UPDATE public.t SET {column} = {value} WHERE id = 1")
+    both.set_in_copy(column, value, row=1)
     agreement = both.compared()
     assert not agreement.agrees
     assert agreement.differing == (column,)
@@ -115,7 +123,7 @@ def test_empty_and_null_differ(both: Both) -> None:
 
 
 def test_negative_zero_is_not_zero(both: Both) -> None:
-    both.in_copy("UPDATE public.t SET ratio = 0 WHERE id = 2")
+    both.set_in_copy("ratio", "0::DOUBLE", row=2)
     assert both.compared().differing == ("ratio",)
 
 
@@ -165,7 +173,7 @@ def test_column_that_only_postgres_can_write_out_is_compared_by_null_alone_and_t
     agreement = both.compared()
     assert agreement.agrees, agreement
     assert agreement.not_compared == ("c",)
-    assert str(agreement) == "rows and 13 of 14 columns hashed"
+    assert str(agreement) == "rows and 14 of 15 columns hashed"
     both.in_copy("UPDATE public.t SET c = NULL")
     assert both.compared().differing == ("c",)
 

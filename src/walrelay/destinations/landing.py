@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 from walrelay.destinations.base import LandedFile
 from walrelay.destinations.staging import staging_failure
 
+GROUP_BYTES = 16 * 1024 * 1024
+"""Of Arrow data in a row group: readers work on whole groups, and small ones cost them."""
+
 
 class Landing:
     """Writes one task's rows. A file counts only once `files()` names it: an attempt that dies names none."""
@@ -24,17 +27,18 @@ class Landing:
         self._attempt = uuid.uuid4().hex
         self._writer: pq.ParquetWriter | None = None
         self._path = Path()
-        self._rows = self._bytes = 0
+        self._group: list[pa.RecordBatch] = []
+        self._rows = self._bytes = self._group_bytes = 0
         self._done: list[LandedFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         try:
             if self._writer is None:
                 self._open()
-            assert self._writer is not None
-            self._writer.write_batch(batch, row_group_size=max(batch.num_rows, 1))
-            self._rows += batch.num_rows
-            self._bytes += batch.nbytes
+            self._group.append(batch)
+            self._group_bytes += batch.nbytes
+            if self._group_bytes >= GROUP_BYTES:
+                self._flush()
             if self._bytes >= self._file_bytes:
                 self._close()
         except OSError as error:
@@ -71,9 +75,20 @@ class Landing:
         )
         self._rows = self._bytes = 0
 
+    def _flush(self) -> None:
+        """Write the batches at hand as one row group."""
+        if self._writer is None or not self._group:
+            return
+        group = pa.Table.from_batches(self._group, self._schema)
+        self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
+        self._rows += group.num_rows
+        self._bytes += self._group_bytes
+        self._group, self._group_bytes = [], 0
+
     def _close(self) -> None:
         if self._writer is None:
             return
+        self._flush()
         self._writer.close()
         self._writer = None
         self._done.append(LandedFile(str(self._path), self._rows, self._path.stat().st_size))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from walrelay.errors import BadBytesError, ConnectionLostError, SourceError
 from walrelay.postgres.connection import Connection, server_error
-from walrelay.wire.copy_binary import MAX_MESSAGE, CopyBuffer, Rows
+from walrelay.wire.copy_binary import FRAME_HEADER, MAX_MESSAGE, CopyBuffer, Rows
 
 RECEIVE_BUFFER = 4 * 1024 * 1024
 READ_AT_MOST = 1024 * 1024
@@ -86,7 +86,8 @@ class SocketCopy:
     def _take_message(self) -> bool:
         """Deal with a message that is not a row, if a whole one stands first."""
         pending = self._buffer.pending
-        if len(pending) < 5:
+        if len(pending) < FRAME_HEADER:
+            self._buffer.need(FRAME_HEADER)
             return False
         kind = pending[:1].tobytes()
         if kind == b"d" and not self._buffer.finished:

@@ -121,8 +121,8 @@ class Rows:
 class CopyBuffer:
     """Takes bytes in and gives whole rows out, with memory bounded by `capacity` or by one row, whichever is larger.
 
-    Rows point into the buffer: they are good until the next call. A chunk of one single row gives its buffer away for
-    ever, so that a huge value can be used without a copy.
+    Rows point into the buffer: they are good until the next call. But a chunk with a field that fills more than half
+    of the buffer gives it away for ever, so that a huge value can be used without a copy.
     """
 
     def __init__(self, width: int, *, framed: bool, capacity: int) -> None:
@@ -200,7 +200,7 @@ class CopyBuffer:
         if count == 0:
             return None
         found = Rows(self._buf, self._starts[:, :count], self._lengths[:, :count], self._base)
-        if count == 1:
+        if 2 * int(found.lengths.max(initial=0)) > len(self._buf):
             self._move_to(np.empty(max(self._capacity, self._end - self._at), dtype=np.uint8))
         return found
 
