@@ -153,7 +153,9 @@ def spark_on_demand() -> Iterator[Callable[[], SparkSession]]:
 
     def session() -> SparkSession:
         if not started:
-            started.append(spark_session(settings={"spark.jars.packages": JDBC_PACKAGE}))
+            # All of the JVM's compilers: our own default, the quick one, would slow the JDBC reader down.
+            settings = {"spark.jars.packages": JDBC_PACKAGE, "spark.driver.extraJavaOptions": ""}
+            started.append(spark_session(settings=settings))
         return started[0]
 
     try:

@@ -17,7 +17,7 @@ from benchmarks.fuzz.damage import DAMAGES, Damaged
 from benchmarks.fuzz.kinds import KINDS
 from benchmarks.fuzz.limit import processor_limit
 from benchmarks.fuzz.roads import BrokenPromiseError, Reading, random_reading
-from benchmarks.fuzz.stream import ROADS, Stream, build_stream, random_stream
+from benchmarks.fuzz.stream import ROADS, Road, Stream, build_stream, random_stream
 from walrelay.decode.base import ARROW, DUCKDB, SPARK, TEXT
 from walrelay.decode.table import arrow_schema
 from walrelay.errors import BadBytesError, SourceError, SpecialValueError, WalrelayError, from_text
@@ -140,6 +140,12 @@ def run_cases(
         if len(report.failures) >= MOST_FAILURES:
             break
     return report
+
+
+def describe_case(case: int, seed: int) -> tuple[str, Road]:
+    """(damage, road) of a case that could not tell itself."""
+    damage = Random(f"{seed}:{case}").choice(DAMAGES)
+    return damage.__name__, random_stream(Random(f"{seed}/{case // CASES_PER_STREAM}")).road
 
 
 def compile_kernels() -> None:

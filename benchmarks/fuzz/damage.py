@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -53,6 +54,40 @@ def wrong_length(rng: Random, stream: Stream) -> Damaged:
     before = struct.unpack_from(">i", stream.data, at)[0]
     near = max(before + rng.choice((-4, -2, -1, 1, 2, 4)), -(2**31))
     return _with_word(stream, at, rng.choice((*WORDS, near, near, near)))
+
+
+def wrong_value(rng: Random, stream: Stream) -> Damaged:
+    """A value whose length and message are right, so that only its decoder can notice."""
+    if not stream.lengths:
+        return flipped(rng, stream)
+    at = rng.choice(stream.lengths)
+    size = struct.unpack_from(">i", stream.data, at)[0]
+    value = _mangled(rng, bytes(stream.data[at + 4 : at + 4 + max(size, 0)]))
+    data = stream.data[:at] + struct.pack(">i", len(value)) + value + stream.data[at + 4 + max(size, 0) :]
+    if stream.frames:
+        frame = stream.frames[bisect_right(stream.frames, at) - 1]
+        before = struct.unpack_from(">i", stream.data, frame)[0]
+        struct.pack_into(">i", data, frame, before + len(value) - max(size, 0))
+        at = frame
+    return Damaged(bytes(data), at)
+
+
+def _mangled(rng: Random, value: bytes) -> bytes:
+    """Cut, longer, or with other words where counts and lengths of parts often stand."""
+    at = 2 * rng.randrange(len(value) // 2 + 1) if rng.random() < 0.5 else rng.choice((0, 0, 1, 4))
+    word = struct.pack(">i", rng.choice(WORDS))[rng.choice((0, 2)) :]
+    match rng.randrange(5):
+        case 0:
+            return value[: rng.randint(0, len(value))]
+        case 1:
+            return value + rng.choice((bytes(1), bytes(2), rng.randbytes(rng.randint(1, 20)), value))
+        case 2:
+            return rng.randbytes(rng.choice((0, 1, 2, 4, 8, 12, 16, rng.randint(0, 60))))
+        case 3:
+            small = rng.randint(0, 5).to_bytes(rng.choice((1, 2, 4)), "big")
+            return value[:at] + small + value[at + len(small) :]
+        case _:
+            return value[:at] + word + value[at + len(word) :]
 
 
 def wrong_word(rng: Random, stream: Stream) -> Damaged:
@@ -125,7 +160,8 @@ def _with_word(stream: Stream, at: int, word: int) -> Damaged:
 
 
 DAMAGES: tuple[Damage, ...] = (
-    nothing, truncated, flipped, flipped, wrong_length, wrong_length, wrong_word, wrong_word, wrong_word, wrong_count,
-    wrong_frame, wrong_header, overwritten, inserted, deleted, garbage,
+    nothing, truncated, flipped, flipped, wrong_length, wrong_length,
+    wrong_value, wrong_value, wrong_value, wrong_value, wrong_word, wrong_word,
+    wrong_count, wrong_frame, wrong_header, overwritten, inserted, deleted, garbage,
 )  # fmt: skip
 """The more often named, the more often done."""

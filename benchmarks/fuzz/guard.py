@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.fuzz.cases import MOST_FAILURES, Failure, FuzzReport
+from benchmarks.fuzz.cases import MOST_FAILURES, Failure, FuzzReport, describe_case
 from benchmarks.fuzz.report import report_from_json
 from benchmarks.fuzz.worker import TRACE
 
@@ -49,7 +49,9 @@ class Guard:
             case, ending = died_at
             if case == NOT_BEGUN:
                 raise RuntimeError(f"the fuzz worker ended before its first case: {ending}")
-            report.failures.append(Failure(case, "unknown", "unknown", ending))
+            damage, road = describe_case(case, self.seed)
+            report.failures.append(Failure(case, damage, road, ending))
+            report.count(damage, "failed")
             # What the process had found is lost with it, so its good cases run once more.
             pending[:0] = [(at, n) for at, n in ((begin, case - begin), (case + 1, begin + size - case - 1)) if n > 0]
         return report

@@ -124,5 +124,5 @@ def random_reading(rng: Random, schema: TableSchema, road: Road, targets: tuple[
         special_values=rng.choice(policies),
         capacity=pick((64, 300, 4096, 65_536)),
         step=pick((1, 7, 100, 1000, 65_536, 65_536)),
-        confined=rng.random() < 0.1,
+        confined=rng.random() < 0.25,
     )

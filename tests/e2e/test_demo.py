@@ -104,7 +104,7 @@ def test_demo_copies_the_shop_and_finds_source_and_copy_agreeing(workplace: Work
     ids=["while-filling-and-starting-spark", "while-copying"],
 )
 def test_interrupted_demo_leaves_no_process_and_no_file(workplace: Workplace, stream: str, moment: str) -> None:
-    demo = workplace.start("--rows", "400000", "--output", "mine.duckdb")
+    demo = workplace.start("--rows", "200000", "--output", "mine.duckdb")
     workplace.wait_until(moment, stream, demo)
     started = psutil.Process(demo.pid).children(recursive=True)
     assert any("postgres" in process.name() for process in started)

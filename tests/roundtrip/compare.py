@@ -1,11 +1,12 @@
 """Reads a column back from DuckDB and writes its values as Postgres prints them; shares nothing with the decoders.
 
-Every leaf is taken as DuckDB's own cast to VARCHAR gives it, save bytes, booleans and floats, which Python holds exactly.
+Every leaf is taken as DuckDB's own cast to VARCHAR gives it, save bytes, booleans and floats, which Python can hold.
 The outer forms of arrays, composites and ranges follow array_out, record_out and range_out.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -23,9 +24,13 @@ PRINTING = (
 _HELD_BY_PYTHON = ("blob", "boolean", "float", "double")
 
 
-def printed_by_postgres(connection: psycopg.Connection, table: TableName, expression: str = "value") -> list[str | None]:
+def printed_by_postgres(
+    connection: psycopg.Connection, table: TableName, expression: str = "value"
+) -> list[str | None]:
     """What the type's output function writes, by id. A cast to text is something else: it drops bpchar's padding."""
-    query = sql.SQL("SELECT {} FROM {} ORDER BY id").format(sql.SQL(expression), sql.Identifier(table.schema, table.name))
+    query = sql.SQL("SELECT {} FROM {} ORDER BY id").format(
+        sql.SQL(expression), sql.Identifier(table.schema, table.name)
+    )
     connection.execute(PRINTING)
     result = connection.execute(query).pgresult
     assert result is not None
@@ -69,6 +74,8 @@ def in_words(type_: PgType, value: Any) -> str | None:
     """The value as the type's output function would write it."""
     if value is None:
         return None
+    if isinstance(value, bytes):
+        return "\\x" + value.hex()
     match type_.kind:
         case "array":
             return _array(type_, value, type_.dimensions)
@@ -89,8 +96,6 @@ def in_words(type_: PgType, value: Any) -> str | None:
 def _leaf(type_: PgType, value: Any) -> str:
     if isinstance(value, bool):
         return "t" if value else "f"
-    if isinstance(value, bytes):
-        return "\\x" + value.hex()
     if isinstance(value, float):
         return float_words(value, single=type_.name == "float4")
     if isinstance(value, list):
@@ -108,9 +113,9 @@ def _leaf(type_: PgType, value: Any) -> str:
 
 def float_words(value: float, *, single: bool) -> str:
     """The shortest digits that give the same bits again; with an exponent outside of 1e-4 … 1e6 (float8: 1e15)."""
-    if value != value:
+    if math.isnan(value):
         return "NaN"
-    if value in (float("inf"), float("-inf")):
+    if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     number = np.float32(value) if single else np.float64(value)
     scientific = np.format_float_scientific(number, trim="-", exp_digits=2)

@@ -18,6 +18,9 @@ CREATE DOMAIN price AS numeric(10,2);
 CREATE DOMAIN discount AS price CHECK (VALUE < 100);
 CREATE DOMAIN lasting AS interval;
 CREATE TYPE pair AS (number int4, word text);
+CREATE DOMAIN known_pair AS pair CHECK ((VALUE).number > 0);
+CREATE DOMAIN known_mood AS mood;
+CREATE TYPE nothing AS ();
 CREATE TYPE "Odd Type" AS ("a b" int4, "q""uo'te" text, "dot.ted" numeric(6,2), "Ünï" bool, "select" bytea);
 CREATE TYPE deep AS (
     first pair, pairs pair[], tags text[][], at timestamptz, lasts interval, amount discount, feels mood, span int4range
@@ -46,7 +49,7 @@ CREATE TYPE own.interval AS ENUM ('short', 'long');
 
 @dataclass(frozen=True)
 class Case:
-    """A column type, the DuckDB type it becomes, and values; `printed` is what Postgres is asked to print of `value`."""
+    """A column type, the DuckDB type it becomes, and values; `printed` is what Postgres is asked to print."""
 
     type: str
     duckdb: str
@@ -106,12 +109,14 @@ NUMBERS = (
     case("cid", "BIGINT", "0", "4294967295", None),
     texts("xid8", "0", "9223372036854775808", "18446744073709551615", None),
     case("float4", "FLOAT", *FLOATS, "3.4028235e38", "-3.4028235e38", "1.1754944e-38", "1e-45", "16777216"),
-    case("float8", "DOUBLE", *FLOATS, "1.7976931348623157e308", "2.2250738585072014e-308", "5e-324", "9007199254740993"),
+    case(
+        "float8", "DOUBLE", *FLOATS, "1.7976931348623157e308", "2.2250738585072014e-308", "5e-324", "9007199254740993",
+    ),
     case("numeric(10,2)", "DECIMAL(10,2)", "0", "0.01", "-0.01", "99999999.99", "-99999999.99", "1e7", "0.10", None),
     case("numeric(1)", "DECIMAL(1,0)", "0", "9", "-9", None),
     case("numeric(4,4)", "DECIMAL(4,4)", "0", "0.9999", "-0.9999", "0.0001", None),
     case("numeric(18,9)", "DECIMAL(18,9)", "999999999.999999999", "-999999999.999999999", "1e-9", "10000", None),
-    case("numeric(19,3)", "DECIMAL(19,3)", "9999999999999999.999", "-9999999999999999.999", "9223372036854775.807", None),
+    case("numeric(19,3)", "DECIMAL(19,3)", "9" * 16 + ".999", "-" + "9" * 16 + ".999", "9223372036854775.808", None),
     *(
         case(
             f"numeric(38,{scale})", f"DECIMAL(38,{scale})", "0", *(
@@ -188,11 +193,17 @@ TIMES = (
     case("date", "DATE", *DATED, "5874897-12-31", "294277-01-01"),
     case("timestamp", "TIMESTAMP", *STAMPS),
     case("timestamp(0)", "TIMESTAMP", "2000-01-01 00:00:00.5", "1999-12-31 23:59:59.9", None),
-    case("timestamptz", "TIMESTAMP WITH TIME ZONE", *STAMPS, "2024-02-29 23:59:59.123456+15:59:59", "1883-11-18 12:00:00-04:56:02"),
+    case(
+        "timestamptz",
+        "TIMESTAMP WITH TIME ZONE",
+        *STAMPS,
+        "2024-02-29 23:59:59.123456+15:59:59",
+        "1883-11-18 12:00-04:56:02",
+    ),
     case("timestamptz(3)", "TIMESTAMP WITH TIME ZONE", "2000-01-01 00:00:00.0005", None),
     case("time", "TIME", "00:00:00", "00:00:00.000001", "23:59:59.999999", "24:00:00", "12:30:00.5", None),
     case("time(0)", "TIME", "23:59:59.9", "00:00:00.4", None),
-    texts("timetz", "00:00:00+00", "24:00:00-15:59:59", "00:00:00.000001+15:59:59", "04:05:06.789-08", "12:00+05:30", None),
+    texts("timetz", "00:00+00", "24:00-15:59:59", "00:00:00.000001+15:59:59", "04:05:06.789-08", "12:00+05:30", None),
     case("interval", "INTERVAL", *INTERVALS),
     case("interval", "INTERVAL", *WIDEST_INTERVALS, since=15, note="all 64 bits"),
     case("interval(2)", "INTERVAL", "00:00:00.126", None),
@@ -200,8 +211,8 @@ TIMES = (
 )
 
 OTHERS = (
-    texts("inet", "0.0.0.0", "255.255.255.255", "10.1.2.3/8", "0.0.0.0/0", "::", "::1", "::ffff:1.2.3.4", "2001:db8::/32",
-          "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::1/0", None),
+    texts("inet", "0.0.0.0", "255.255.255.255", "10.1.2.3/8", "0.0.0.0/0", "::", "::1", "::ffff:1.2.3.4", "::1/0",
+          "2001:db8::/32", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None),
     texts("cidr", "0.0.0.0/0", "10.0.0.0/8", "1.2.3.4/32", "::/0", "2001:db8::/32", "::1/128", None),
     texts("macaddr", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "08:00:2b:01:02:03", None),
     texts("macaddr8", "00:00:00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff:ff:ff", "08:00:2b:01:02:03", None),
@@ -235,7 +246,8 @@ OTHERS = (
             "regoper": ("0",), "regcollation": ('"C"', "0"),
         }.items()
     ),
-    case("vector", "FLOAT[]", "[0]", "[1,2.5,-3e-05]", "[3.4028235e+38,1e-45]", f"[{','.join('7' * 16_000)}]", None, since=18),
+    case("vector", "FLOAT[]", "[0]", "[1,2.5,-3e-05]", "[3.4028235e+38,1e-45]", f"[{','.join('7' * 16_000)}]", None,
+         since=18),
     case("vector(3)", "FLOAT[]", "[1,2,3]", None, since=18),
     case("halfvec", "FLOAT[]", "[0]", "[1,2.5,-65504]", "[5.9604645e-08,0.099975586]", None, since=18),
 )  # fmt: skip
@@ -245,7 +257,7 @@ BLANK = ("{}", None)
 ARRAYS = (
     case("int4[]", "INTEGER[]", *BLANK, "{1}", "{NULL}", "{1,NULL,-2147483648}", "{" + ",".join(["7"] * 5000) + "}"),
     case("int4[][]", "INTEGER[][]", *BLANK, "{{1}}", "{{1,2},{3,NULL}}", "{{NULL},{NULL},{3}}"),
-    case("int4[3][3][3]", "INTEGER[][][]", *BLANK, "{{{1,2},{3,4}},{{5,6},{7,NULL}}}", "{{{1}}}", note="declared sizes"),
+    case("int4[3][3][3]", "INTEGER[][][]", *BLANK, "{{{1,2},{3,4}},{{5,6},{7,NULL}}}", "{{{1}}}"),
     case("text[][][][][][]", "VARCHAR[][][][][][]", *BLANK, "{{{{{{a}}}}}}", "{{{{{{a,b}},{{NULL,\"\"}}}}}}"),
     case("bool[]", "BOOLEAN[]", *BLANK, "{t,f,NULL}"),
     case("int2[]", "SMALLINT[]", *BLANK, "{-32768,NULL,32767}"),
@@ -302,26 +314,28 @@ DOMAINS = (
     case("words", "VARCHAR[]", *BLANK, '{a,NULL,"b c"}'),
     case("matrix", "INTEGER[][]", *BLANK, "{{1,2},{3,NULL}}"),
     case("lasting", "INTERVAL", "1 mon -1 day", None),
+    case("known_pair", "STRUCT(number INTEGER, word VARCHAR)", "(1,a)", "(2,)", "(,)", None),
+    case("known_pair[]", "STRUCT(number INTEGER, word VARCHAR)[]", *BLANK, '{"(1,a)"}'),
+    case("known_mood", "VARCHAR", "sad", "null", None),
 )
 
 PAIR = "STRUCT(number INTEGER, word VARCHAR)"
 INT4RANGE = "STRUCT(lower INTEGER, upper INTEGER, lower_inc BOOLEAN, upper_inc BOOLEAN, empty BOOLEAN)"
+ODD = 'STRUCT("a b" INTEGER, "q""uo\'te" VARCHAR, "dot.ted" DECIMAL(6,2), "Ünï" BOOLEAN, "select" BLOB)'
+DEEP = (
+    f'STRUCT(first {PAIR}, pairs {PAIR}[], tags VARCHAR[][], "at" TIMESTAMP WITH TIME ZONE, lasts INTERVAL,'
+    f" amount DECIMAL(10,2), feels VARCHAR, span {INT4RANGE})"
+)
 
 COMPOSITES = (
-    case("pair", PAIR, "(1,a)", "(,)", '(,"")', "(-2147483648,null)", '(0,"a ""quoted"", (b) \\\\ c")', "(1, 漢 )", None),
-    case('"Odd Type"', 'STRUCT("a b" INTEGER, "q""uo\'te" VARCHAR, "dot.ted" DECIMAL(6,2), "Ünï" BOOLEAN, "select" BLOB)',
-         r'(1,"x y",-9999.99,t,"\\x00ff")', "(,,,,)", None),
+    case("pair", PAIR, "(1,a)", "(,)", '(,"")', "(-2147483648,null)", '(0,"a ""b"", (c) \\\\ d")', "(1, 漢 )", None),
+    case('"Odd Type"', ODD, r'(1,"x y",-9999.99,t,"\\x00ff")', "(,,,,)", None),
     case(
-        "deep",
-        f"STRUCT(first {PAIR}, pairs {PAIR}[], tags VARCHAR[][], \"at\" TIMESTAMP WITH TIME ZONE, lasts INTERVAL,"
-        f" amount DECIMAL(10,2), feels VARCHAR, span {INT4RANGE})",
-        '("(1,a)","{""(2,b)"",NULL}","{{a,b},{NULL,""c d""}}","2000-01-01 00:00:00.5+00","1 mon -1 day",12.5,"very happy",'
-        '"[1,5)")',
+        "deep", DEEP,
+        '("(1,a)","{""(2,b)"",NULL}","{{a,b},{NULL,""c d""}}","2000-01-01 00:00:00.5+00","1 mon -1 day",1.5,,"[1,5)")',
         "(,,,,,,,)", '("(,)",{},{},infinity,0,,"a,b{}",empty)', '("(,""x"")","{""(,)""}",,-infinity,,,,"(,)")', None,
     ),
-    case("deep[]", f"STRUCT(first {PAIR}, pairs {PAIR}[], tags VARCHAR[][], \"at\" TIMESTAMP WITH TIME ZONE, lasts INTERVAL,"
-         f" amount DECIMAL(10,2), feels VARCHAR, span {INT4RANGE})[]",
-         *BLANK, r'{"(,,,,\"1 day\",,sad,)",NULL,"(,,,,,,,)"}'),
+    case("deep[]", DEEP + "[]", *BLANK, r'{"(,,,,\"1 day\",,sad,)",NULL,"(,,,,,,,)"}'),
     case("evolving", "STRUCT(kept INTEGER, last VARCHAR, added INTEGER)", "(1,x,sad)", "(,,)", None,
          altered="ALTER TYPE evolving DROP ATTRIBUTE gone, ADD ATTRIBUTE added int4"),
     case("own.line", "STRUCT(id INTEGER, note VARCHAR)", "(1,a)", "(,)", None, note="a table's rows"),
@@ -360,6 +374,7 @@ RANGES = (
     spans("datemultirange", "DATE", "{[4714-11-24 BC,2020-02-01),[2021-01-01,)}"),
     spans("textmultirange", "VARCHAR", '{["",a],["b c","d,"]}'),
     spans("lastingmultirange", "INTERVAL", "{[1 day,2 days),[1 year,)}"),
+    case("int4multirange[]", INT4RANGE + "[][]", *BLANK, '{"{[1,3),[5,)}",NULL,"{}"}'),
 )
 
 UNKNOWN = (
@@ -371,6 +386,7 @@ UNKNOWN = (
     case("holds_unknown", "STRUCT(number INTEGER, shape BLOB)", '(1,"(2, 3)")', "(,)", None, unknown=True,
          printed="CASE WHEN value::text IS NOT NULL THEN"
                  " ROW((value).number, cube_send((value).shape))::shows_unknown END"),
+    case("nothing", "BLOB", "()", None, printed="record_send(value)", unknown=True),
     case("sparsevec", "BLOB", "{1:1.5,3:2}/5", None, printed="sparsevec_send(value)", unknown=True, since=18),
 )  # fmt: skip
 """Types without a decoder: Postgres's own binary form."""

@@ -222,14 +222,15 @@ class Demo:
     def _show_results(self) -> None:
         import duckdb
 
-        begun = time.monotonic()
-        with duckdb.connect(str(self.path), read_only=True) as connection:
+        with (
+            self._step("queries", "asking the copy"),
+            duckdb.connect(str(self.path), read_only=True) as connection,
+        ):
             connection.execute("SET TimeZone = 'UTC'")
             answers = [
                 _answer(connection.execute(statement("shop_revenue")), "revenue by month and tier"),
                 _answer(connection.execute(statement("shop_best_sellers")), "best sellers"),
             ]
-        self.times["queries"] = time.monotonic() - begun
         self.console.print("\nAsked of the copy:")
         self.console.print(Columns(answers, padding=(0, 3)))
 

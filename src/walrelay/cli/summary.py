@@ -24,13 +24,18 @@ def show_summary(summary: RunSummary, console: Console | None = None) -> None:
 def _headline(summary: RunSummary) -> Text:
     copied = len(summary.tables) - len(summary.failed)
     of = f" of {len(summary.tables):,}" if summary.failed else ""
+    tables, rows = _noun("table", len(summary.tables)), _noun("row", summary.rows)
     line = Text.assemble(
-        (f"{copied:,}{of} tables, {summary.rows:,} rows", "bold"),
+        (f"{copied:,}{of} {tables}, {summary.rows:,} {rows}", "bold"),
         f" in {duration(summary.seconds)}, {summary.rows_per_second:,.0f} rows/s",
     )
     if summary.failed:
         line.append(f"; {len(summary.failed):,} failed", style="bold red")
     return line
+
+
+def _noun(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
 
 
 def _treated(summary: RunSummary) -> Table:

@@ -62,7 +62,7 @@ def scaled_value(buf: Any, start: Any, scale: Any) -> Any:
     high, low = np.uint64(0), np.uint64(0)
     # The power of ten that the last digit taken stands for; each digit is worth four.
     exponent = 4 * (np.int64(be16(buf, start + 2)) + 1) + scale
-    for k in range(be16(buf, start)):
+    for k in range(np.int64(be16(buf, start)) & 0xFFFF):
         digit, factor = np.uint64(be16(buf, start + 8 + 2 * k)), np.uint64(10_000)
         exponent -= 4
         if exponent <= -4:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from walrelay.decode.base import DUCKDB, Target
 from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.base import DestinationContext, TableRows, WriteResult
+from walrelay.destinations.duckdb_names import refuse_twins
 from walrelay.destinations.duckdb_types import projection, quoted
 from walrelay.errors import (
     DestinationBusyError,
@@ -88,6 +89,7 @@ class DuckDBDestination:
             connection.execute("BEGIN")
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema.name.schema)}")
             connection.execute(METADATA)
+            refuse_twins(connection, schema)
             count = self._replace(connection, table, schema, rows)
             key = ", ".join(schema.primary_key)
             comment = f"primary key: {key}" if key else "no primary key"
@@ -109,13 +111,19 @@ class DuckDBDestination:
         if not schema.columns:
             # A table without columns cannot exist in DuckDB; its rows are all alike and carry nothing.
             columns = ["_walrelay_no_columns BOOLEAN"]
-        if not rows.files:
+        if not rows.files or not schema.columns:
             connection.execute(f"CREATE OR REPLACE TABLE {table} ({', '.join(columns)})")
             return 0
-        selected = ", ".join(f"{projection(c)} AS {quoted(c.name)}" for c in schema.columns)
+        landed = [f"landed_{place}" for place in range(len(schema.columns))]
+        selected = ", ".join(
+            f"{projection(column, name)} AS {quoted(column.name)}"
+            for column, name in zip(schema.columns, landed, strict=True)
+        )
         files = "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in rows.paths()) + "]"
+        # A directory called key=value would otherwise become a column.
+        source = f"read_parquet({files}, union_by_name=false, hive_partitioning=false)"
         connection.execute(
-            f"CREATE OR REPLACE TABLE {table} AS SELECT {selected} FROM read_parquet({files}, union_by_name=false)"
+            f"CREATE OR REPLACE TABLE {table} AS SELECT {selected} FROM {source} AS landed({', '.join(landed)})"
         )
         found = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
         count = int(found[0]) if found else 0

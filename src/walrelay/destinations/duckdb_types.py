@@ -9,10 +9,13 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def projection(column: Column) -> str:
-    """SQL for the column's value. Nearly all are taken as they are; intervals land as structs, also inside others."""
-    plain = quoted(column.name)
-    return plain if column.as_text or not holds_interval(column.type) else rebuilt(column.type, plain, 0)
+def projection(column: Column, landed: str) -> str:
+    """SQL for the column's value. Nearly all are taken as they are; intervals land as structs, also inside others.
+
+    `landed` is the landed column's name in the query, and one of ours: a name of a user's may be that of a table, a
+    lambda's variable or a column that DuckDB made up.
+    """
+    return landed if column.as_text or not holds_interval(column.type) else rebuilt(column.type, landed, 0)
 
 
 def holds_interval(type_: PgType) -> bool:

@@ -1,0 +1,46 @@
+"""The examples run as they stand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def shop(database: str) -> str:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, at date)")
+        connection.execute("INSERT INTO orders VALUES (1, 'infinity'), (2, '2024-02-29')")
+        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+    return database
+
+
+def run(name: str, *arguments: str) -> str:
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_custom_destination(shop: str, tmp_path: Path) -> None:
+    assert run("custom_destination.py", shop, "p", str(tmp_path)) == "2 rows in 1 tables\n"
+    assert (tmp_path / "public.orders.csv").read_text() == '"id","at"\n1,"infinity"\n2,"2024-02-29"\n'
+    assert [entry.name for entry in tmp_path.iterdir()] == ["public.orders.csv"]
+
+
+def test_reading_into_spark(shop: str) -> None:
+    said = run("read_into_spark.py", shop, "public.orders")
+    assert "|-- at: date" in said and "2 rows in 1 ranges" in said
+
+
+def test_every_example_is_run() -> None:
+    tested = Path(__file__).read_text()
+    assert all(f'"{example.name}"' in tested for example in EXAMPLES.glob("*.py"))
