@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -85,4 +86,6 @@ def all_command(output: Output = RESULTS) -> None:
 
 
 if __name__ == "__main__":
+    # Asked to end, leave nothing behind: gigabytes lie in the temporary directory.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     app()

@@ -157,6 +157,10 @@ class DestinationBusyError(DestinationError):
     default_hint = "Close the other program that has the file open, then run again."
 
 
+class NameClashError(DestinationError):
+    code = "destination.name_clash"
+
+
 class DestinationCorruptError(DestinationError):
     code = "destination.unreadable"
     default_hint = "The file is no database this version can read. Choose another path, or move the file away."

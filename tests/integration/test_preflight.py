@@ -111,9 +111,7 @@ def run_command(*arguments: str) -> tuple[int, str]:
 
 
 def test_a_sound_source_is_ready(database: Database) -> None:
-    database.run(
-        "CREATE TABLE orders (id int PRIMARY KEY, note text)", "CREATE PUBLICATION shop FOR TABLE orders"
-    )
+    database.run("CREATE TABLE orders (id int PRIMARY KEY, note text)", "CREATE PUBLICATION shop FOR TABLE orders")
     report = ask(database.url)
     assert report.ok
     assert {finding.severity for finding in report.findings} == {Severity.OK}
@@ -212,11 +210,7 @@ def test_a_role_without_rights_is_told_what_to_grant_and_the_grants_suffice(data
     assert only(report, "replication_right").remedy == f"ALTER ROLE {database.role} REPLICATION;"
 
     database.run(
-        *(
-            finding.remedy
-            for finding in report.findings
-            if finding.severity is Severity.ERROR and finding.remedy
-        )
+        *(finding.remedy for finding in report.findings if finding.severity is Severity.ERROR and finding.remedy)
     )
     assert worse_than_note(ask(database.as_role())) == set()
     with psycopg.connect(database.as_role()) as reader:
@@ -322,9 +316,7 @@ def test_exactly_the_tables_that_postgres_refuses_to_update_are_named(database: 
         assert {f.severity for f in warned} == {Severity.WARNING}
         assert {table for f in warned for table in f.tables} == refused
     report = ask(database.url)
-    assert "ALTER TABLE public.keyless REPLICA IDENTITY FULL;" in (
-        findings(report, "replica_identity")[0].remedy or ""
-    )
+    assert "ALTER TABLE public.keyless REPLICA IDENTITY FULL;" in (findings(report, "replica_identity")[0].remedy or "")
     assert set(only(report, "primary_key").tables) == {
         f"public.{t}" for t in ("keyless", "keyless_full", "indexed", "parted")
     }
@@ -438,9 +430,7 @@ def test_a_standby_gives_changes_from_16_on(
     standby = replace(facts.server, is_standby=True, version=version, standby_feedback=feedback)
     on_standby = replace(facts, server=standby)
     assert [finding.severity for finding in preflight_server.standby_when_copying(on_standby)] == [copying]
-    assert [finding.severity for finding in preflight_server.standby_when_streaming(on_standby)] == [
-        streaming
-    ]
+    assert [finding.severity for finding in preflight_server.standby_when_streaming(on_standby)] == [streaming]
 
 
 def test_a_server_newer_than_tested_is_a_warning(facts: Facts) -> None:
@@ -495,9 +485,7 @@ def test_the_command_prints_nothing_but_json_when_asked(database: Database) -> N
 
 
 def test_the_command_explains_a_url_it_cannot_read() -> None:
-    code, output = run_command(
-        "postgresql://user:tell-nobody@host/shop?no_such_option=1", "--publication", "shop"
-    )
+    code, output = run_command("postgresql://user:tell-nobody@host/shop?no_such_option=1", "--publication", "shop")
     assert code == 1
     assert "config.invalid" in output
     assert "tell-nobody" not in output

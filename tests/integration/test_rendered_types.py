@@ -122,8 +122,7 @@ def _quoted(chance: random.Random) -> str:
 
 def _lexeme(chance: random.Random) -> str:
     positions = [
-        f"{chance.randrange(1, 20_000)}{chance.choice(['', 'A', 'B', 'C', 'D'])}"
-        for _ in range(chance.randrange(5))
+        f"{chance.randrange(1, 20_000)}{chance.choice(['', 'A', 'B', 'C', 'D'])}" for _ in range(chance.randrange(5))
     ]
     return _quoted(chance) + (":" + ",".join(positions) if positions else "")
 
@@ -177,9 +176,7 @@ CHARS = ("", "a", "\\", "\\200", "\\377", "é")
 CASES = (
     Case("inet", network.inet, ADDRESSES, _address),
     Case("cidr", network.cidr, NETWORKS, _network),
-    Case(
-        "macaddr", network.macaddr, ("00:00:00:00:00:00", "ff:0A:b0:09:f0:0f"), lambda c: c.randbytes(6).hex()
-    ),
+    Case("macaddr", network.macaddr, ("00:00:00:00:00:00", "ff:0A:b0:09:f0:0f"), lambda c: c.randbytes(6).hex()),
     Case("macaddr8", network.macaddr8, ("ff:0A:b0:09:f0:0f:00:01",), lambda c: c.randbytes(8).hex()),
     Case("varbit", bitstring.bit, ("", "0", "1", "00000001"), lambda c: f"{c.getrandbits(40):b}"),
     Case("bit(11)", bitstring.bit, ("00000000000", "11111111111"), lambda c: f"{c.getrandbits(11):011b}"),
@@ -261,9 +258,7 @@ def test_a_float_reads_as_the_server_prints_it(connection: psycopg.Connection) -
     integers = chance.integers(1, 2**62, 5_000).astype(np.float64)
     powers = np.ldexp(1.0, np.arange(-1074, 1024))
     special = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e14, 1e15, 1e-4, 1e-5, 99999999999999.98])
-    values = np.concatenate(
-        [any_bits, _neighbours(short), _neighbours(integers), _neighbours(powers), special]
-    )
+    values = np.concatenate([any_bits, _neighbours(short), _neighbours(integers), _neighbours(powers), special])
     query = "SELECT v::text FROM unnest(%b::float8[]) WITH ORDINALITY AS t(v, i) ORDER BY i"
     printed = [text for (text,) in connection.execute(query, [values.tolist()])]
     data, offsets = float_text(values)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.roundtrip.copying import copy_table, started
-from walrelay.errors import DestinationError
+from walrelay.errors import NameClashError
 from walrelay.postgres.snapshot import exported_snapshot
 from walrelay.postgres.source import PostgresSource
 
@@ -83,7 +83,7 @@ def test_names_that_duckdb_takes_for_one_are_refused(statements: str, said: str,
     execute(database, statements)
     if '"Twins"' in statements:
         copy(database, '"Twins"', path)
-    with pytest.raises(DestinationError, match="cannot tell") as failure:
+    with pytest.raises(NameClashError, match="cannot tell") as failure:
         copy(database, "twins", path)
     assert said in failure.value.message
     assert failure.value.hint

@@ -285,12 +285,16 @@ SPECIAL_CASES = (
 
 @pytest.fixture(scope="module")
 def specials(postgres18: EmbeddedPostgres) -> Iterator[str]:
-    """A database with a table for each special case: the value twice, and NULL."""
+    """A database with a table for each special case: the value twice, NULL, and ordinary ones where they matter."""
     url = postgres18.create_database("specials")
     with psycopg.connect(url) as connection:
         for number, case in enumerate(SPECIAL_CASES):
             connection.execute(f"CREATE TABLE special_{number} (id int4, value {case.type})".encode())
             rows = [(0, case.literal), (1, None), (2, case.literal)]
+            if case.special == "ARRAY_SHAPE":
+                # The shape that most values have is the column's: here it is the declared one.
+                depth = case.type.count("[]")
+                rows += [(3 + extra, "{" * depth + "7" + "}" * depth) for extra in range(3)]
             connection.cursor().executemany(f"INSERT INTO special_{number} VALUES (%s, %s)".encode(), rows)
     yield url
 
@@ -312,7 +316,7 @@ def test_special_values_are_treated_by_policy_and_counted(policy: SpecialValues,
             instead = case.null if policy == "null" else case.clamp
             assert copied.treated == {case.special: 2}, case
             held = read_back(copies, TableName("public", table), copied.schema.column("value"))
-            assert held == [instead, None, instead], case
+            assert held[:3] == [instead, None, instead], case
 
 
 @pytest.mark.parametrize(("number", "case"), EACH_SPECIAL)

@@ -333,6 +333,10 @@ class RangeDecoder:
         if bad != OK:
             raise bad_field(fields, bad, "not a range")
         bounds = [self.bound.decode(Fields(fields.buf, starts[k], lengths[k]), tally) for k in range(2)]
+        for k, bound in enumerate(bounds):
+            if bound.null_count > np.count_nonzero(lengths[k] < 0):
+                # A bound that policy made NULL would read as «unbounded»: the range goes with it.
+                valid[(lengths[k] >= 0) & bound.is_null().to_numpy(zero_copy_only=False)] = 0
         known = bitmap(valid)
         marks = [
             pa.Array.from_buffers(pa.bool_(), n, [known, bits((flags & mask) != 0)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from walrelay.errors import DestinationError
+from walrelay.errors import NameClashError
 from walrelay.model.names import TableName
 from walrelay.model.schema import PgType, TableSchema
 
@@ -32,7 +32,7 @@ def refuse_twins(connection: DuckDBPyConnection, schema: TableSchema) -> None:
         # Under the same oid it is this table, renamed since.
         is_twin = folded(other_schema, other_name) == ours and other != schema.name and oid != schema.id
         if is_twin and any(folded(*place) == ours for place in there):
-            raise DestinationError(
+            raise NameClashError(
                 f"DuckDB cannot tell {schema.name} from {other}, which was copied before",
                 hint="Rename one of them, or leave it out of the publication; if the other one is gone, drop its copy.",
             )
@@ -43,7 +43,7 @@ def _refuse_twin_columns(owner: str, names: Iterable[str]) -> None:
     for name in names:
         twin = seen.setdefault(folded(name), name)
         if twin != name:
-            raise DestinationError(
+            raise NameClashError(
                 f"{owner} that DuckDB cannot tell apart: {twin}, {name}",
                 hint="Rename one of them, or leave it out of the publication's column list.",
             )

@@ -15,6 +15,7 @@ from walrelay.errors import (
 )
 from walrelay.model.names import TableId, TableName, quote_name
 from walrelay.model.schema import Column, PgType, TableLeaf, TableSchema
+from walrelay.postgres.array_shapes import with_seen_shapes
 from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.sql import statement
 from walrelay.postgres.types import TypeCatalog
@@ -121,6 +122,7 @@ def read_schema(connection: Connection, table: PublishedTable, unknown_types: Un
     sends_generated = connection.info.server_version >= GENERATED_VERSION
     published = [row for row in rows if _is_published(row, table, sends_generated)]
     columns = tuple(_column(row, types, unknown_types) for row in published)
+    columns = with_seen_shapes(connection, columns, [TableName(leaf.schema, leaf.name) for leaf in leaves])
     foreign = [TableName(leaf.schema, leaf.name) for leaf in leaves if leaf.kind == "f"]
     if foreign:
         raise UnsupportedSourceError(
