@@ -15,6 +15,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Literal, get_args
 
 from walrelay.config.settings import CopySettings, copy_settings
+from walrelay.decode.warm import ensure_warm
 from walrelay.destinations.base import Destination, DestinationContext
 from walrelay.destinations.staging import staging_area, sweep
 from walrelay.errors import ConfigError, CopyFailedError
@@ -104,6 +105,7 @@ class Pipeline:
         return tables
 
     def _copy(self, tables: list[PublishedTable], staging: Path) -> list[TableReport]:
+        ensure_warm(self._listener.notice)
         self._spark = spark_session(self._spark, self._spark_settings)
         run = CopyRun(
             id=uuid.uuid4().hex[:8],

@@ -24,7 +24,8 @@ def run_copy(
 ) -> int:
     """The exit code: 0 when all rows are durable."""
     try:
-        with progress_display() as listener:
+        # On a terminal a board that moves and rows that scroll do not go together.
+        with progress_display(plain=destination.name == "stdout") as listener:
             pipeline = Pipeline(
                 source,
                 destination,

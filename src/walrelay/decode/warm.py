@@ -9,13 +9,16 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from walrelay.decode.base import ARROW, TEXT, Fields, Tally, Target
+from walrelay.decode.fixed import read_4
 from walrelay.decode.registry import BUILTIN, EXTENSION, decoder_for
 from walrelay.errors import BadBytesError
 from walrelay.model.schema import PgType, TypeField
-from walrelay.wire.copy_binary import CopyBuffer
+from walrelay.wire.copy_binary import CopyBuffer, walk_rows
 
 _PACKAGES = (Path(__file__).parent, Path(__file__).parent.parent / "wire")
 _STAMP = "kernels.sha256"
@@ -62,28 +65,39 @@ def warm_walk() -> None:
     buffer.rows()
 
 
-def drop_stale() -> None:
-    """Remove machine code compiled from sources that have changed since."""
+def cache_directories() -> list[Path]:
+    """Where numba keeps the machine code: beside the sources, or in the user's cache where those are read-only."""
+    kernels: tuple[Any, ...] = (read_4, walk_rows)
+    return [Path(each._cache.cache_path) for each in kernels]
+
+
+def sources_digest() -> str:
     digest = hashlib.sha256()
     for package in _PACKAGES:
         for source in sorted(package.glob("*.py")):
             digest.update(source.read_bytes())
-    stamp = _PACKAGES[0] / "__pycache__" / _STAMP
-    if stamp.exists() and stamp.read_text() == digest.hexdigest():
+    return digest.hexdigest()
+
+
+def ensure_warm(notify: Callable[[str], None]) -> None:
+    """Compile what is not compiled yet, or was compiled from sources that have changed since; says so before."""
+    stamp, digest = cache_directories()[0] / _STAMP, sources_digest()
+    if stamp.exists() and stamp.read_text() == digest:
         return
-    for package in _PACKAGES:
-        for compiled in (package / "__pycache__").glob("*.nb[ic]"):
+    notify("compiling the decoder, once; this takes about half a minute")
+    for directory in cache_directories():
+        for compiled in directory.glob("*.nb[ic]"):
             compiled.unlink(missing_ok=True)
-    stamp.parent.mkdir(exist_ok=True)
-    stamp.write_text(digest.hexdigest())
+    warm_walk()
+    warm(ARROW)
+    warm(TEXT)
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(digest)
 
 
 def main() -> None:
     begun = time.monotonic()
-    drop_stale()
-    warm_walk()
-    warm(ARROW)
-    warm(TEXT)
+    ensure_warm(lambda message: None)
     sys.stdout.write(f"kernels ready after {time.monotonic() - begun:.1f} s\n")
 
 

@@ -8,8 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING
 from walrelay.errors import JavaMissingError, SparkStartError
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
@@ -45,6 +46,7 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 
 def spark_session(given: SparkSession | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
     """The session that was given, or the active one, else a new local one (which then is the active one)."""
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     found = given or SparkSession.getActiveSession()
@@ -55,11 +57,25 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     quiet = Path(str(files("walrelay.spark").joinpath("log4j2.properties")))
     chosen = {**LOCAL_SETTINGS, **(settings or {})}
     chosen["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile=file:{quiet}"
-    builder = SparkSession.builder
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
-    with _words_kept():
-        return builder.getOrCreate()
+    conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
+    SparkContext(conf=conf, gateway=_quiet_gateway(conf))
+    return SparkSession.builder.getOrCreate()
+
+
+def _quiet_gateway(conf: SparkConf) -> JavaGateway:
+    """The JVM, with its own output in a file: it greets every user with warnings that mean nothing. They are shown
+    when it does not start."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    with tempfile.TemporaryFile() as words:
+        try:
+            gateway: JavaGateway = launch_gateway(conf, {"stdout": words, "stderr": words})  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            words.seek(0)
+            said = words.read().decode("utf-8", "replace").strip().splitlines()[-5:]
+            raise SparkStartError("Spark did not start", hint="Its last words: " + " / ".join(said)) from error
+        return gateway
 
 
 def stop_session() -> None:
@@ -69,27 +85,6 @@ def stop_session() -> None:
     session = SparkSession.getActiveSession()
     if session is not None:
         session.stop()
-
-
-@contextmanager
-def _words_kept() -> Iterator[None]:
-    """Send the JVM's own stderr to a file while it starts: it greets every user with two warnings that mean nothing.
-
-    Python's stderr is the same file descriptor, so it is swapped for the moment in which the JVM inherits it. What the
-    JVM says is shown when it does not start.
-    """
-    with tempfile.TemporaryFile() as words:
-        kept = os.dup(2)
-        os.dup2(words.fileno(), 2)
-        try:
-            yield
-        except Exception as error:
-            words.seek(0)
-            said = words.read().decode("utf-8", "replace").strip().splitlines()[-5:]
-            raise SparkStartError("Spark did not start", hint="Its last words: " + " / ".join(said)) from error
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
 
 
 def check_java() -> None:
