@@ -48,7 +48,7 @@ def plot_race(race: Race, path: Path) -> None:
     axes.tick_params(axis="y", length=0)
     size = f"{race.copy_bytes / 1e6:,.0f} MB" if race.copy_bytes else f"{race.table.disk_bytes / 1e6:,.0f} MB on disk"
     axes.set_title(
-        f"Copying {race.table.rows / 1e6:g} million rows ({size}) out of Postgres, {race.machine['cores']} cores",
+        f"Copying {race.table.rows:,} rows ({size}) out of Postgres, {race.machine['cores']} cores",
         loc="left",
         fontsize=11.5,
         fontweight="bold",

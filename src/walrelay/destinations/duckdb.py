@@ -54,7 +54,8 @@ class DuckDBDestination:
 
     def __init__(self, path: str | Path, *, memory_limit: str | None = None, threads: int | None = None) -> None:
         self.path = Path(path)
-        self._config: dict[str, str] = {}
+        # The order of rows in a table means nothing, and keeping it costs time and memory.
+        self._config: dict[str, str] = {"preserve_insertion_order": "false"}
         if memory_limit is not None:
             self._config["memory_limit"] = memory_limit
         if threads is not None:

@@ -19,7 +19,7 @@ from walrelay.wire.copy_binary import FRAME_HEADER, MAX_MESSAGE, CopyBuffer, Row
 
 RECEIVE_BUFFER = 4 * 1024 * 1024
 READ_AT_MOST = 1024 * 1024
-PATIENCE_MICROSECONDS = 20_000
+PATIENCE_MICROSECONDS = 5_000
 """How long one read waits for its megabyte: the tail of a stream comes after this, not never."""
 
 

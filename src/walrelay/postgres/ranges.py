@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from walrelay.model.schema import TableLeaf, TableSchema
 
 BLOCK_BYTES = 8192
+WORTH_SPLITTING = 8 * 1024 * 1024
+"""Bytes: below this a connection of its own costs more than it brings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +23,13 @@ class CtidRange:
 def plan_ranges(schema: TableSchema, *, range_bytes: int, max_ranges: int, parallelism: int) -> list[CtidRange]:
     """Ranges that cover every row of the table exactly once, whatever has been added since the size was read.
 
-    A table worth splitting is cut into at least `parallelism` pieces, so that no core is idle.
+    A table worth splitting is cut into a multiple of `parallelism` pieces, so that no core waits for the others' last.
     """
     total = sum(leaf.bytes for leaf in schema.leaves)
     size = max(range_bytes, total // max_ranges)
-    worth_splitting = 16 * BLOCK_BYTES * 64
-    if total > worth_splitting * parallelism:
-        size = min(size, max(total // parallelism, worth_splitting))
+    if total > WORTH_SPLITTING * parallelism:
+        rounds = -(-total // (size * parallelism))
+        size = -(-total // (rounds * parallelism))
     return [part for leaf in schema.leaves for part in _cut(leaf, size)]
 
 
