@@ -14,7 +14,7 @@ from walrelay.postgres.ranges import BLOCK_BYTES, CtidRange, plan_ranges
 
 
 def table(*sizes: int, row_filter: str | None = None) -> TableSchema:
-    leaves = tuple(TableLeaf(k, TableName("public", f"leaf{k}"), size, 0) for k, size in enumerate(sizes))
+    leaves = tuple(TableLeaf(k, TableName("public", f"leaf{k}"), size, size) for k, size in enumerate(sizes))
     column = Column('a"b', PgType(23, "int4"))
     return TableSchema(1, TableName("public", "t"), (column,), row_filter=row_filter, leaves=leaves)
 
@@ -42,6 +42,14 @@ def test_an_empty_table_is_one_range_and_a_small_one_is_not_split() -> None:
 
 def test_a_table_worth_it_is_split_over_all_cores() -> None:
     assert len(plan_ranges(table(2**28), range_bytes=2**30, max_ranges=1024, parallelism=8)) >= 8
+
+
+def test_toast_counts_in_the_size_of_a_range() -> None:
+    leaf = TableLeaf(1, TableName("public", "t"), 100 * BLOCK_BYTES, 2**30)
+    schema = TableSchema(1, leaf.name, (), leaves=(leaf,))
+    ranges = plan_ranges(schema, range_bytes=2**26, max_ranges=1024, parallelism=2)
+    assert len(ranges) == 16 and ranges[-1].first == 93
+    assert len(plan_ranges(schema, range_bytes=2**20, max_ranges=10_000, parallelism=2)) == 100
 
 
 def test_the_statement_quotes_names_and_keeps_the_filter_whole() -> None:

@@ -41,9 +41,9 @@ class CopySettings(BaseSettings):
     max_tables: PositiveInt = 4
     """Tables copied at the same time; each holds one connection of its own for the snapshot."""
 
-    range_bytes: PositiveInt = Field(64 * MiB, ge=1 * MiB)
-    """How much of a table one Spark task reads. Large enough that a connection's cost does not count, small enough
-    that all cores end at about the same time and that progress is seen."""
+    range_bytes: PositiveInt = Field(256 * MiB, ge=1 * MiB)
+    """How much of a table, with its TOAST, one Spark task reads. Large enough that the tenth of a second which Spark
+    takes between two tasks does not count, small enough that all cores end at about the same time."""
 
     max_ranges: PositiveInt = 1024
     """At most so many tasks a table; ranges grow beyond `range_bytes` when a table is that large."""

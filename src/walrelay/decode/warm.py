@@ -79,10 +79,18 @@ def sources_digest() -> str:
     return digest.hexdigest()
 
 
+def _stamp() -> Path:
+    return cache_directories()[0] / _STAMP
+
+
+def is_warm() -> bool:
+    """Whether all kernels are compiled, from the sources as they are."""
+    return _stamp().exists() and _stamp().read_text() == sources_digest()
+
+
 def ensure_warm(notify: Callable[[str], None]) -> None:
     """Compile what is not compiled yet, or was compiled from sources that have changed since; says so before."""
-    stamp, digest = cache_directories()[0] / _STAMP, sources_digest()
-    if stamp.exists() and stamp.read_text() == digest:
+    if is_warm():
         return
     notify("compiling the decoder, once; this takes about half a minute")
     for directory in cache_directories():
@@ -91,8 +99,8 @@ def ensure_warm(notify: Callable[[str], None]) -> None:
     warm_walk()
     warm(ARROW)
     warm(TEXT)
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(digest)
+    _stamp().parent.mkdir(parents=True, exist_ok=True)
+    _stamp().write_text(sources_digest())
 
 
 def main() -> None:

@@ -82,4 +82,6 @@ class TableLeaf:
     id: TableId
     name: TableName
     bytes: int
-    rows_estimate: int
+    """Of its main fork, which ctid ranges cut."""
+    stored_bytes: int
+    """With TOAST, which comes along when rows are read."""

@@ -139,7 +139,7 @@ def read_schema(connection: Connection, table: PublishedTable, unknown_types: Un
         primary_key=tuple(name for _, name in keyed) if whole_key else (),
         row_filter=table.row_filter,
         leaves=tuple(
-            TableLeaf(leaf.id, TableName(leaf.schema, leaf.name), leaf.bytes, leaf.rows_estimate) for leaf in leaves
+            TableLeaf(leaf.id, TableName(leaf.schema, leaf.name), leaf.bytes, leaf.stored_bytes) for leaf in leaves
         ),
     )
 

@@ -58,6 +58,8 @@ def _through_libpq(connection: Connection, statement: bytes, buffer: CopyBuffer)
                 if buffer.full:
                     yield from _whole_rows(buffer)
         yield from _whole_rows(buffer)
+    if buffer.finished and len(buffer.pending):
+        raise BadBytesError("bytes after the trailer", position=buffer.position)
     if not buffer.finished:
         raise BadBytesError("the stream ended before its trailer", position=buffer.position)
 

@@ -25,7 +25,7 @@ def plan_ranges(schema: TableSchema, *, range_bytes: int, max_ranges: int, paral
 
     A table worth splitting is cut into a multiple of `parallelism` pieces, so that no core waits for the others' last.
     """
-    total = sum(leaf.bytes for leaf in schema.leaves)
+    total = sum(leaf.stored_bytes for leaf in schema.leaves)
     size = max(range_bytes, total // max_ranges)
     if total > WORTH_SPLITTING * parallelism:
         rounds = -(-total // (size * parallelism))
@@ -35,7 +35,8 @@ def plan_ranges(schema: TableSchema, *, range_bytes: int, max_ranges: int, paral
 
 def _cut(leaf: TableLeaf, size: int) -> list[CtidRange]:
     blocks = max(1, -(-leaf.bytes // BLOCK_BYTES))
-    pieces = max(1, -(-leaf.bytes // size))
+    # A block of small rows may stand for a megabyte of TOAST, but no range is smaller than a block.
+    pieces = min(blocks, max(1, -(-leaf.stored_bytes // size)))
     edges = [blocks * k // pieces for k in range(1, pieces)]
     firsts: list[int | None] = [None, *edges]
     lasts: list[int | None] = [*edges, None]

@@ -1,4 +1,4 @@
-SELECT t.id::int8 AS id, coalesce(sum(pg_catalog.pg_relation_size(c.oid)), 0)::int8 AS bytes,
+SELECT t.id::int8 AS id, coalesce(sum(pg_catalog.pg_table_size(c.oid)), 0)::int8 AS bytes,
        coalesce(sum(greatest(c.reltuples, 0)), 0)::int8 AS rows_estimate
 FROM unnest(%(tables)s::oid[]) AS t(id)
 LEFT JOIN LATERAL (
