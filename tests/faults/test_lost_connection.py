@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import psycopg
@@ -25,32 +26,29 @@ def spark() -> SparkSession:
 
 
 class Cutter(Silent):
-    """Ends the tasks' connections of one table, as a crash of their server processes would."""
+    """Ends the tasks' connections of one table, as a crash of their server processes would: once in each attempt."""
 
     def __init__(self, url: str, times: int) -> None:
         self.url = url
         self.left = times
-        self.armed = False
         self.retried: list[tuple[TableName, WalrelayError]] = []
-        self._lock = threading.Lock()
 
     def table_started(self, table: TableName, attempt: int) -> None:
-        with self._lock:
-            self.armed |= table.name == "large"
+        if table.name == "large" and self.left:
+            self.left -= 1
+            threading.Thread(target=self._cut, daemon=True).start()
 
-    def table_progress(self, table: TableName, rows: int) -> None:
-        with self._lock:
-            if table.name != "large" or self.left == 0 or not self.armed:
-                return
-            with psycopg.connect(self.url, autocommit=True) as connection:
+    def _cut(self) -> None:
+        deadline = time.monotonic() + 60
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            while time.monotonic() < deadline:
                 row = connection.execute(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_progress_copy"
-                    " WHERE datname = current_database()"
+                    " WHERE datname = current_database() AND tuples_processed > 1000"
                 ).fetchone()
-            if row and row[0]:
-                # Once an attempt: its other tasks may go on for a moment.
-                self.left -= 1
-                self.armed = False
+                if row and row[0]:
+                    return
+                time.sleep(0.005)
 
     def table_retrying(self, table: TableName, error: WalrelayError, seconds: float) -> None:
         self.retried.append((table, error))

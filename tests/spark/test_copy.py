@@ -190,6 +190,15 @@ def test_a_second_copy_replaces_the_first(spark: SparkSession, database: str, tm
     assert [path.name for path in tmp_path.iterdir()] == ["out.duckdb"]
 
 
+def test_a_file_that_the_same_program_has_open_is_written_all_the_same(
+    spark: SparkSession, database: str, tmp_path: Path
+) -> None:
+    execute(database, "CREATE TABLE t (id int)", "INSERT INTO t VALUES (1)", "CREATE PUBLICATION p FOR TABLE t")
+    with duckdb.connect(str(tmp_path / "out.duckdb")) as open_already:
+        copy_to_duckdb(spark, database, tmp_path / "out.duckdb")
+        assert open_already.execute("FROM public.t").fetchall() == [(1,)]
+
+
 def test_the_store_knows_the_phases_and_schemas(spark: SparkSession, database: str) -> None:
     execute(database, "CREATE TABLE t (id int)", "CREATE PUBLICATION p FOR TABLE t")
     store = MemoryStore()

@@ -55,11 +55,11 @@ class DuckDBDestination:
     def __init__(self, path: str | Path, *, memory_limit: str | None = None, threads: int | None = None) -> None:
         self.path = Path(path)
         # The order of rows in a table means nothing, and keeping it costs time and memory.
-        self._config: dict[str, str] = {"preserve_insertion_order": "false"}
+        self._settings: dict[str, str] = {"preserve_insertion_order": "false"}
         if memory_limit is not None:
-            self._config["memory_limit"] = memory_limit
+            self._settings["memory_limit"] = memory_limit
         if threads is not None:
-            self._config["threads"] = str(threads)
+            self._settings["threads"] = str(threads)
         self._lock = threading.Lock()
         self._context: DestinationContext | None = None
 
@@ -154,7 +154,10 @@ class DuckDBDestination:
         told = False
         while True:
             try:
-                opened: DuckDBPyConnection = duckdb.connect(str(self.path), config=dict(self._config))
+                opened: DuckDBPyConnection = duckdb.connect(str(self.path))
+                # Set afterwards, since a program that has the file open itself must not be refused for other settings.
+                for name, value in self._settings.items():
+                    opened.execute(f"SET {name} = '{value}'")
                 return opened
             except duckdb.Error as error:
                 problem = failure(error, self.path)
@@ -173,6 +176,8 @@ def failure(error: Exception, path: Path) -> DestinationError | DiskFullError:
         holder = re.search(r"\(PID (\d+)\)", said)
         who = f"process {holder[1]}" if holder else "another process"
         return DestinationBusyError(f"{path} is open in {who}")
+    if "different configuration" in said:
+        return DestinationBusyError(f"{path} is open in this same program, with other settings")
     if "No space left" in said or "out of disk" in said.lower():
         return DiskFullError(f"the disk is full: {path.parent}", hint="Free some space, then run again.")
     if "not a valid DuckDB database" in said or "storage version" in said.lower() or "newer version" in said:
