@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from walrelay.cli.progress import progress_display
+from walrelay.cli.progress import progress_display, stderr_console
 from walrelay.cli.summary import show_summary
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
@@ -13,6 +13,8 @@ from walrelay.errors import CopyFailedError
 from walrelay.pipeline import Mode, Pipeline
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import stop_session
+
+INTERRUPTED = 130
 
 
 def run_copy(
@@ -40,6 +42,9 @@ def run_copy(
             raise
         show_summary(error.summary)
         return 1
+    except KeyboardInterrupt:
+        stderr_console().print("stopped; no table is half-written")
+        return INTERRUPTED
     finally:
         stop_session()
     show_summary(summary)

@@ -69,7 +69,9 @@ def sync_table(run: CopyRun, table: PublishedTable) -> TableReport:
 
 
 def _ended(run: CopyRun, report: TableReport) -> TableReport:
-    run.listener.table_finished(report)
+    # A copy that was cancelled has not failed; whoever stopped it knows.
+    if report.error is None or not run.stopping.is_set():
+        run.listener.table_finished(report)
     return report
 
 
