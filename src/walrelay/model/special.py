@@ -17,5 +17,5 @@ class Special(Enum):
     DATE_INFINITY = "date ±infinity"
     INTERVAL_INFINITY = "interval ±infinity"
     NUMERIC_NAN = "numeric NaN"
-    ARRAY_SHAPE = "array with other dimensions than declared"
+    ARRAY_SHAPE = "array with other dimensions than its column"
     ARRAY_BOUNDS = "array whose index does not start at 1 (index dropped)"
