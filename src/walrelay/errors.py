@@ -115,6 +115,53 @@ class QueryError(SourceError):
     code = "source.query_failed"
 
 
+class SlotError(SourceError):
+    code = "source.slot"
+
+
+class SlotMissingError(SlotError):
+    code = "source.slot_missing"
+    default_hint = (
+        "Somebody dropped the slot, and with it the changes since. Begin anew: another --log directory, and copy again."
+    )
+
+
+class SlotExistsError(SlotError):
+    code = "source.slot_exists"
+    default_hint = "Choose another name for the slot."
+
+
+class SlotInUseError(SlotError):
+    code = "source.slot_in_use"
+    default_hint = "Stop the other reader of the slot, or choose another name."
+    retryable = True
+
+
+class SlotUnusableError(SlotError):
+    code = "source.slot_unusable"
+
+
+class SlotLostError(SlotError):
+    code = "source.slot_lost"
+    default_hint = (
+        "Drop the slot with SELECT pg_drop_replication_slot('…') and begin anew: another --log directory, and copy"
+        " again. To keep it from happening again look at max_slot_wal_keep_size and idle_replication_slot_timeout."
+    )
+
+
+class SlotAheadError(SlotError):
+    code = "source.slot_ahead"
+    default_hint = (
+        "Something else has read this slot, or the log was restored from an older copy. Nothing can bring the changes"
+        " between back: drop the slot with SELECT pg_drop_replication_slot('…'), begin with another --log directory,"
+        " and copy again."
+    )
+
+
+class LineageError(SourceError):
+    code = "source.other_server"
+
+
 class BadBytesError(WalrelayError):
     """Bytes that are not what the protocol promises, with their `position` in the stream and the `reason`."""
 
@@ -199,6 +246,11 @@ class SparkStartError(SparkError):
 class SparkJobError(SparkError):
     code = "spark.job_failed"
     default_hint = "Run again with --debug to see Spark's own words."
+
+
+class CaptureDiedError(WalrelayError):
+    code = "capture.died"
+    default_hint = "Run `walrelay capture` alone with --debug to see more."
 
 
 class CopyFailedError(WalrelayError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
 import uuid
@@ -14,11 +15,14 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Literal, get_args
 
-from walrelay.config.settings import CopySettings, copy_settings
+from walrelay.config.settings import Ack, CaptureSettings, CopySettings, capture_settings, copy_settings
 from walrelay.decode.warm import ensure_warm
 from walrelay.destinations.base import Destination, DestinationContext
 from walrelay.destinations.staging import staging_area, sweep
 from walrelay.errors import ConfigError, CopyFailedError
+from walrelay.log.capture import Until
+from walrelay.log.identity import read_lineage
+from walrelay.log.storage import open_storage
 from walrelay.model.phases import Init
 from walrelay.postgres.catalog import PublishedTable, published_tables, storage_of
 from walrelay.postgres.connection import connect
@@ -26,6 +30,8 @@ from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import spark_session
 from walrelay.stores.base import PipelineStore
 from walrelay.stores.memory import MemoryStore
+from walrelay.workers.apply import ApplyWorker
+from walrelay.workers.capture_process import CaptureProcess
 from walrelay.workers.progress import CopyProgress
 from walrelay.workers.report import Listener, RunSummary, Silent, TableReport
 from walrelay.workers.table_sync import CopyRun, sync_table
@@ -33,14 +39,19 @@ from walrelay.workers.table_sync import CopyRun, sync_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Mode = Literal["copy"]
+Mode = Literal["copy", "changes"]
+POLL_SECONDS = 0.05
 
 
 class Pipeline:
-    """Copies every table of the source's publication into the destination.
+    """Brings the tables of the source's publication into the destination.
+
+    Mode `copy` copies every table once. Mode `changes` hands on every committed change from now on: capture lands them
+    in the change log at `log`, through the replication slot `slot`, and a streaming query applies the log. `id` names
+    the pipeline as a reader of the log; the same id goes on where it was.
 
     `spark` is the session to use; without one the active session, else a quiet local one (`spark_settings` override
-    its defaults, see `walrelay.spark.session.LOCAL_SETTINGS`). `settings` says how to copy.
+    its defaults, see `walrelay.spark.session.LOCAL_SETTINGS`). `settings` says how to copy, `capture` how to capture.
     """
 
     def __init__(
@@ -54,11 +65,26 @@ class Pipeline:
         settings: CopySettings | None = None,
         spark_settings: Mapping[str, str] | None = None,
         listener: Listener | None = None,
+        id: str = "walrelay",
+        log: str | Path | None = None,
+        slot: str | None = None,
+        capture: CaptureSettings | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise ConfigError(f"no such mode: {mode}", hint=f"This version has: {', '.join(get_args(Mode))}.")
         if not source.publication:
             raise ConfigError("the source names no publication", hint='PostgresSource(url, publication="…")')
+        if mode != "copy" and not destination.takes_events:
+            raise ConfigError(
+                f"the destination {destination.name} takes no changes in this version",
+                hint="Use mode copy, or the destination stdout, memory or null.",
+            )
+        if mode != "copy" and log is None:
+            raise ConfigError("mode changes needs a place for the change log", hint='Pipeline(…, log="DIR")')
+        self.id = id
+        self.log = log
+        self.slot = slot or default_slot(source.publication)
+        self.capture = capture or capture_settings()
         self.source = source
         self.destination = destination
         self.store: PipelineStore = store if store is not None else MemoryStore()
@@ -69,13 +95,70 @@ class Pipeline:
         self._listener: Listener = listener or Silent()
         self._stopping = Event()
 
-    def run(self) -> RunSummary:
-        """Copy all tables and return what was done. When some failed the others are in place, and it raises
-        `CopyFailedError` with the summary in `.summary`."""
-        begun = time.monotonic()
+    def run(self, until: Until | None = None) -> RunSummary:
+        """Do the mode's work and return what was done.
+
+        Mode `copy`: all tables; when some failed the others are in place, and it raises `CopyFailedError` with the
+        summary in `.summary`. Mode `changes`: until `shutdown()`, or, with `until="caught-up"`, until every change that
+        was committed when it started is in the destination.
+        """
         self._stopping.clear()
+        return self._run_copy() if self.mode == "copy" else self._run_changes(until)
+
+    def _run_changes(self, until: Until | None) -> RunSummary:
+        assert self.log is not None
+        begun = time.monotonic()
+        ensure_warm(self._listener.notice)
+        location = str(self.log)
+        storage = open_storage(location)
+        ack: Ack = self.capture.ack or ("destination" if storage.local else "log")
+        process = CaptureProcess(
+            self.source,
+            slot=self.slot,
+            log=location,
+            settings=self.capture.model_copy(update={"ack": ack}),
+            until=until,
+            notify=self._listener.notice,
+        )
+        self.destination.startup(DestinationContext(self.id, self.settings, notify=self._listener.notice))
+        rows = 0
+        try:
+            process.start()
+            self._spark = spark_session(self._spark, self._spark_settings)
+            if not self._wait_for_log(process, location):
+                return RunSummary((), time.monotonic() - begun)
+            worker = ApplyWorker(self._spark, location, self.destination, self.id)
+            self._apply(worker, process, until)
+            rows = worker.rows
+        finally:
+            try:
+                process.stop()
+            finally:
+                self.destination.shutdown()
+        return RunSummary((), time.monotonic() - begun, changes=rows)
+
+    def _wait_for_log(self, process: CaptureProcess, location: str) -> bool:
+        """Capture makes the log once it has its slot; False when stopped before that."""
+        storage = open_storage(location)
+        while read_lineage(storage) is None:
+            if self._stopping.wait(POLL_SECONDS) or process.wait(0):
+                return read_lineage(storage) is not None
+        return True
+
+    def _apply(self, worker: ApplyWorker, process: CaptureProcess, until: Until | None) -> None:
+        worker.start()
+        try:
+            while not self._stopping.wait(POLL_SECONDS):
+                worker.check()
+                if process.wait(0) and until is not None and worker.position >= worker.log.end():
+                    return
+        finally:
+            worker.stop()
+
+    def _run_copy(self) -> RunSummary:
+        begun = time.monotonic()
         tables = self._discover()
-        context = DestinationContext("walrelay", self.settings, notify=self._listener.notice)
+        context = DestinationContext(self.id, self.settings, notify=self._listener.notice)
         self.destination.startup(context)
         try:
             with self._staging() as staging:
@@ -88,9 +171,10 @@ class Pipeline:
         return summary
 
     def shutdown(self) -> None:
-        """Ask a running copy to stop: no retry and no further table begins, Spark's jobs are cancelled."""
+        """Ask a run to stop. A copy: no retry and no further table begins, Spark's jobs are cancelled. Changes: what is
+        being written is finished, and capture ends cleanly."""
         self._stopping.set()
-        if self._spark is not None:
+        if self._spark is not None and self.mode == "copy":
             self._spark.sparkContext.cancelAllJobs()
 
     def _discover(self) -> list[PublishedTable]:
@@ -143,6 +227,11 @@ class Pipeline:
             root = root / ".walrelay-staging"
         with staging_area(root.absolute(), timeout=timeout, notify=notify) as area:
             yield area
+
+
+def default_slot(publication: str) -> str:
+    """A slot's name made from the publication's."""
+    return "walrelay_" + re.sub(r"[^a-z0-9_]", "_", publication.lower())[:50]
 
 
 def failed(summary: RunSummary) -> CopyFailedError:

@@ -6,7 +6,7 @@ import datetime
 
 import pyarrow as pa
 
-from walrelay.destinations.plain_rows import plain_rows
+from walrelay.decode.plain_rows import plain_rows
 
 INFINITY = 2**63 - 1
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from walrelay import __version__
+from walrelay.cli.capture import capture_command
 from walrelay.cli.preflight import preflight_command
+from walrelay.cli.replay import replay_command
 from walrelay.errors import ConfigError, WalrelayError
 
 app = typer.Typer(
@@ -59,7 +61,23 @@ def replicate(
         typer.Argument(help="duckdb:///out.duckdb, duckdb:////absolute/path, stdout:, null:", show_default=False),
     ],
     publication: Annotated[str, typer.Option(help="The publication that names the tables.", show_default=False)],
-    mode: Annotated[str, typer.Option(help="copy: copy all tables once.")] = "copy",
+    mode: Annotated[
+        str, typer.Option(help="copy: copy all tables once. changes: every change from now on, in commit order.")
+    ] = "copy",
+    until: Annotated[
+        str | None, typer.Option(help="caught-up: end once all that is committed now has arrived. (changes)")
+    ] = None,
+    state: Annotated[
+        Path, typer.Option(help="Where walrelay keeps what it must remember; the change log is in it. (changes)")
+    ] = Path("walrelay-state"),
+    log: Annotated[
+        str | None, typer.Option(help="The change log: a directory or s3://… [default: log in --state] (changes)")
+    ] = None,
+    slot: Annotated[str | None, typer.Option(help="The replication slot. [default: walrelay_<publication>]")] = None,
+    ack: Annotated[
+        str | None,
+        typer.Option(help="log or destination: what Postgres may forget. [default: destination, log on s3://…]"),
+    ] = None,
     special_values: Annotated[
         str | None,
         typer.Option(help="null, clamp or error: values the destination cannot hold. [default: null]"),
@@ -79,11 +97,11 @@ def replicate(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Copy the tables of a publication into a destination; exit code 0 when all rows are durable."""
+    """Bring the tables of a publication, or their changes, to a destination; exit code 0 when all is durable."""
     _set_debug(debug)
     from walrelay.cli.destinations import destination_from_url
-    from walrelay.cli.replicate import run_copy
-    from walrelay.config.settings import copy_settings
+    from walrelay.cli.replicate import Changes, run_changes, run_copy
+    from walrelay.config.settings import capture_settings, copy_settings
     from walrelay.postgres.source import PostgresSource
 
     settings = copy_settings(
@@ -94,6 +112,17 @@ def replicate(
         retries=retries,
         busy_timeout=busy_timeout,
     )
+    if mode == "changes":
+        changes = Changes(log or str(state / "log"), slot, _until(until), capture_settings(ack=ack))
+        raise typer.Exit(
+            run_changes(
+                PostgresSource(source, publication=publication),
+                destination_from_url(destination),
+                settings,
+                changes,
+                _spark_settings(spark or []),
+            )
+        )
     raise typer.Exit(
         run_copy(
             PostgresSource(source, publication=publication),
@@ -106,6 +135,8 @@ def replicate(
 
 
 app.command("preflight")(preflight_command)
+app.command("capture")(capture_command)
+app.command("replay")(replay_command)
 
 
 @app.command()
@@ -119,6 +150,12 @@ def demo(
     from walrelay.cli.demo import demo_command
 
     raise typer.Exit(demo_command(rows, output))
+
+
+def _until(word: str | None) -> Literal["caught-up"] | None:
+    if word not in (None, "caught-up"):
+        raise ConfigError(f"no such end: {word}", hint="--until caught-up, or leave it out to run until stopped.")
+    return "caught-up" if word else None
 
 
 def _spark_settings(pairs: list[str]) -> dict[str, str]:

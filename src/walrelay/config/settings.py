@@ -1,10 +1,11 @@
-"""Everything a user may set about a copy, with the default and why it is that."""
+"""Everything a user may set about copying and capturing, with the default and why it is that."""
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, PositiveInt, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -25,6 +26,8 @@ def _seconds(value: object) -> object:
 
 Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
 UnknownTypes = Literal["bytes", "text"]
+Ack = Literal["log", "destination"]
+S = TypeVar("S", bound=BaseSettings)
 
 
 class CopySettings(BaseSettings):
@@ -68,11 +71,77 @@ class CopySettings(BaseSettings):
     """How long to wait for a destination that another program holds."""
 
 
+class CaptureSettings(BaseSettings):
+    """How changes are captured. Each can be given in code, or as an environment variable `WALRELAY_CAPTURE_…`."""
+
+    model_config = SettingsConfigDict(env_prefix="WALRELAY_CAPTURE_", frozen=True, extra="forbid")
+
+    ack: Ack | None = None
+    """What Postgres may forget: what the log holds durably, or only what every registered reader has applied. Default:
+    in a pipeline with a local log, which may be lost while the source is not, `destination`; else `log`."""
+
+    segment_bytes: PositiveInt = Field(64 * MiB, ge=64 * 1024)
+    """Changes in a segment, as Arrow, before it is closed at the next commit: large enough for readers, small enough
+    that a restart has little to do again."""
+
+    segment_age: Seconds = timedelta(milliseconds=30)
+    """A segment is closed this long after its first change when the stream pauses: most of a change's latency."""
+
+    segment_age_busy: Seconds = timedelta(milliseconds=500)
+    """… and after this long when it does not: in a flood larger segments are worth more than latency."""
+
+    memory_bytes: PositiveInt = Field(64 * MiB, ge=1 * MiB)
+    """Open transactions, and rows of the open segment, kept in memory; beyond that they go to disk."""
+
+    spill: Path | None = None
+    """Where transactions that are too large for memory wait for their commit. Default: in a local log, else a
+    temporary directory."""
+
+    special_values: Literal["null", "clamp"] = "null"
+    """What becomes of values Arrow's types cannot hold (NaN in a numeric with a scale, …); they are counted."""
+
+    retain_age: Seconds | None = None
+    """Segments older than this are removed once every registered reader has applied them; None keeps all."""
+
+    heartbeat: Seconds | None = None
+    """Write a small logical message this often, for sources that send no keepalive while others are busy."""
+
+    failover: bool = False
+    """Make the slot one that standbys synchronise (Postgres 17 and newer)."""
+
+    streaming: bool = True
+    """Let the server send large transactions while they run, instead of at their commit."""
+
+    retry_delay: Seconds = timedelta(milliseconds=500)
+    """Wait before the first attempt to connect again; doubles each time, up to a minute, and starts anew once
+    changes flow."""
+
+    compact: bool = True
+    """Merge small segments in the background."""
+
+    accept_timeline: int | None = None
+    """Go on after a promotion: the timeline the server has now. Only right when the slot was synchronised."""
+
+
+def failpoints_wanted() -> str:
+    """What a test has armed through the environment (`walrelay.testing.failpoints`)."""
+    return os.environ.get("WALRELAY_FAILPOINTS", "")
+
+
 def copy_settings(**values: object) -> CopySettings:
     """Settings from keyword arguments and environment; a wrong one raises `ConfigError` naming it."""
+    return _settings(CopySettings, values)
+
+
+def capture_settings(**values: object) -> CaptureSettings:
+    """Settings from keyword arguments and environment; a wrong one raises `ConfigError` naming it."""
+    return _settings(CaptureSettings, values)
+
+
+def _settings(kind: type[S], values: dict[str, object]) -> S:
     given = {name: value for name, value in values.items() if value is not None}
     try:
-        return CopySettings(**given)  # type: ignore[arg-type]
+        return kind(**given)  # type: ignore[arg-type]
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise ConfigError(f"a setting is wrong: {wrong}") from error

@@ -63,4 +63,13 @@ def duckdb_column_type(column: Column) -> str:
 
 def spark_ddl(schema: TableSchema) -> str:
     """The table's columns as Spark DDL."""
-    return ", ".join(f"`{c.name.replace('`', '``')}` {spark_column_type(c)}" for c in schema.columns)
+    return ", ".join(f"{_quoted(c.name)} {spark_column_type(c)}" for c in schema.columns)
+
+
+def spark_struct(schema: TableSchema) -> str:
+    """A row of the table as one Spark type."""
+    return f"STRUCT<{', '.join(f'{_quoted(c.name)}: {spark_column_type(c)}' for c in schema.columns)}>"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -13,8 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from walrelay.decode.base import ARROW, TEXT, Fields, Tally, Target
 from walrelay.decode.fixed import read_4
+from walrelay.decode.json_text import json_objects
 from walrelay.decode.registry import BUILTIN, EXTENSION, decoder_for
 from walrelay.errors import BadBytesError
 from walrelay.model.schema import PgType, TypeField
@@ -65,6 +68,13 @@ def warm_walk() -> None:
     buffer.rows()
 
 
+def warm_json() -> None:
+    """Write one value of every kind, and a NULL, as JSON."""
+    kinds = [pa.bool_(), pa.int64(), pa.float64(), pa.decimal128(38), pa.string(), pa.binary(), pa.list_(pa.bool_())]
+    for kind in kinds:
+        json_objects(pa.StructArray.from_arrays([pa.nulls(2, kind)], ["value"]))
+
+
 def cache_directories() -> list[Path]:
     """Where numba keeps the machine code: beside the sources, or in the user's cache where those are read-only."""
     kernels: tuple[Any, ...] = (read_4, walk_rows)
@@ -99,6 +109,7 @@ def ensure_warm(notify: Callable[[str], None]) -> None:
     warm_walk()
     warm(ARROW)
     warm(TEXT)
+    warm_json()
     _stamp().parent.mkdir(parents=True, exist_ok=True)
     _stamp().write_text(sources_digest())
 

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 
 from walrelay.config.settings import CopySettings
 from walrelay.decode.base import ARROW, Target
+from walrelay.decode.plain_rows import plain_rows
 from walrelay.decode.table import arrow_schema, spark_ddl
-from walrelay.destinations.plain_rows import plain_rows
+from walrelay.destinations.events import EventBatch
+from walrelay.errors import DestinationError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import TableSchema
@@ -105,6 +107,8 @@ class Destination(Protocol):
     """What its types can hold; decides how values are decoded for it."""
     lands_files: bool
     """False when it wants no rows at all: tasks then decode and count, and land nothing."""
+    takes_events: bool
+    """Whether `write_events` does something: whether it can be kept current."""
 
     def startup(self, context: DestinationContext) -> None:
         """Make sure that writing will work, or say why not, before anything is read."""
@@ -122,6 +126,9 @@ class Destination(Protocol):
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         """Put the table's copy in place of whatever was there. No rows still makes a table."""
 
+    def write_events(self, batch: EventBatch) -> WriteResult:
+        """Take a range of the change log, which ends on a commit. May come again after a failure."""
+
     def applied_lsn(self, table: TableId | None) -> Lsn | None:
         """The resumption state that the destination itself keeps, if it does."""
 
@@ -131,6 +138,7 @@ class SimpleDestination:
 
     target: Target = ARROW
     lands_files = True
+    takes_events = False
 
     def startup(self, context: DestinationContext) -> None:
         pass
@@ -143,6 +151,9 @@ class SimpleDestination:
 
     def drop_table_for_copy(self, schema: TableSchema) -> None:
         pass
+
+    def write_events(self, batch: EventBatch) -> WriteResult:
+        raise DestinationError(f"{type(self).__name__} takes no changes", hint="Use mode copy with it.")
 
     def applied_lsn(self, table: TableId | None) -> Lsn | None:
         return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from walrelay.decode.base import DUCKDB, Target
 from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.base import DestinationContext, TableRows, WriteResult
+from walrelay.destinations.base import DestinationContext, SimpleDestination, TableRows, WriteResult
 from walrelay.destinations.duckdb_names import refuse_twins
 from walrelay.destinations.duckdb_types import projection, quoted
 from walrelay.errors import (
@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS _walrelay.tables (
 """
 
 
-class DuckDBDestination:
+class DuckDBDestination(SimpleDestination):
     """A DuckDB file. Tables keep schema, name, column names and order; `_walrelay.tables` says what was copied when,
     and the primary key, which also stands in each table's comment."""
 

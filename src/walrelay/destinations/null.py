@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from walrelay.destinations.base import SimpleDestination, TableRows, WriteResult
+from walrelay.destinations.events import EventBatch
 from walrelay.model.schema import TableSchema
 
 
@@ -11,6 +12,10 @@ class NullDestination(SimpleDestination):
 
     name = "null"
     lands_files = False
+    takes_events = True
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         return WriteResult(durable=True, rows=rows.rows_total)
+
+    def write_events(self, batch: EventBatch) -> WriteResult:
+        return WriteResult(durable=True, rows=sum(one.batch.num_rows for one in batch.batches()))

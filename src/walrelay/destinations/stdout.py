@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from walrelay.decode.base import TEXT, Target
 from walrelay.destinations.base import SimpleDestination, TableRows, WriteResult
+from walrelay.destinations.events import EventBatch
 from walrelay.model.schema import TableSchema
 
 
@@ -19,10 +20,14 @@ class StdoutDestination(SimpleDestination):
 
     JSON has no exact decimals, bytes, infinity or dates: decimals and dates are the text Postgres prints, bytes are
     `\\x…`, NaN and ±Infinity are text. Lines of different tables do not mix within a table's copy.
+
+    Changes come in commit order: `{"table": …, "op": "update", "commit_lsn": …, "row": {…}, "old": {…}}`; after a crash
+    the last ones may come again, with the same `commit_lsn` and `ordinal`.
     """
 
     name = "stdout"
     target: Target = TEXT
+    takes_events = True
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
@@ -43,6 +48,16 @@ class StdoutDestination(SimpleDestination):
                     "row": {key: plain(value) for key, value in row.items()},
                 }
                 stream.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+                count += 1
+            stream.flush()
+        return WriteResult(durable=True, rows=count)
+
+    def write_events(self, batch: EventBatch) -> WriteResult:
+        stream = self._stream or sys.stdout
+        count = 0
+        with self._lock:
+            for line in batch.json_lines():
+                stream.write(line + "\n")
                 count += 1
             stream.flush()
         return WriteResult(durable=True, rows=count)

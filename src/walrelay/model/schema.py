@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 
 TypeKind = Literal["base", "enum", "composite", "array", "range", "multirange", "vector_array"]
 """`vector_array` is `int2vector`/`oidvector`: an array in its bytes, but with a lower bound of 0 by nature."""
+ReplicaIdentity = Literal["default", "nothing", "full", "index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,22 @@ class TableSchema:
     """SQL of the publication's WHERE, as Postgres prints it."""
     leaves: tuple[TableLeaf, ...] = field(default=())
     """What holds the rows: the table itself, or the leaves of a partitioned one."""
+    identity: ReplicaIdentity = "default"
+    """What updates and deletes say about the row they change."""
+    identity_columns: tuple[str, ...] = ()
+    """The columns by which a changed row is named: all of them when the identity is `full`."""
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """A table's shape from a commit on. Versions of a table count up from 1."""
+
+    schema: TableSchema
+    version: int
+    from_lsn: Lsn
 
 
 @dataclass(frozen=True, slots=True)

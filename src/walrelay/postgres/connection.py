@@ -77,7 +77,7 @@ def connect(source: PostgresSource, *, application: str = "walrelay", autocommit
             source.conninfo, application_name=application, autocommit=autocommit, row_factory=namedtuple_row
         )
     except psycopg.OperationalError as error:
-        raise _connect_failure(error, source) from None
+        raise connect_failure(error, source) from None
     except psycopg.ProgrammingError as error:
         # libpq's words would repeat the value, and any of them may be the password.
         raise ConfigError("a parameter of the source's URL has a value that libpq refuses") from error
@@ -89,7 +89,7 @@ def connect(source: PostgresSource, *, application: str = "walrelay", autocommit
     return connection
 
 
-def _connect_failure(error: psycopg.OperationalError, source: PostgresSource) -> SourceError:
+def connect_failure(error: psycopg.OperationalError, source: PostgresSource) -> SourceError:
     """libpq gives no SQLSTATE for most failures to connect, so its words must do."""
     said = str(error)
     where = source.location

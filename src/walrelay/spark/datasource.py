@@ -1,4 +1,4 @@
-"""`spark.read.format("walrelay")`: a table as a typed DataFrame, read in parallel under one snapshot."""
+"""`format("walrelay")`: a table as a typed DataFrame, read in parallel under one snapshot; or the change log."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from walrelay.postgres.connection import connect
 from walrelay.postgres.ranges import CtidRange, plan_ranges
 from walrelay.postgres.snapshot import import_snapshot
 from walrelay.postgres.source import PostgresSource
+from walrelay.spark.change_source import ChangeReader, ChangeStreamReader, LogOptions, change_ddl
 from walrelay.spark.copy_task import CopyTask, range_batches
 from walrelay.spark.failures import as_text
 from walrelay.spark.snapshot_holder import hold_snapshot
@@ -69,7 +70,8 @@ class RangePartition(InputPartition):
 
 
 class WalrelayDataSource(DataSource):
-    """A Postgres table. Options: `url`, `table`, and those of `CopySettings` that concern reading."""
+    """A Postgres table (options: `url`, `table`, and those of `CopySettings` that concern reading), or the change log
+    (option `log`, see `change_source`), which can also be read as a stream."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,6 +79,8 @@ class WalrelayDataSource(DataSource):
 
     def schema(self) -> str:
         with as_text():
+            if self._is_log():
+                return change_ddl(LogOptions.of(self.options))
             options = ReadOptions.of(self.options)
             with connect(options.source) as connection:
                 table = find_table(connection, options.table)
@@ -84,7 +88,21 @@ class WalrelayDataSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         with as_text():
+            if self._is_log():
+                return ChangeReader(LogOptions.of(self.options))
             return TableReader(ReadOptions.of(self.options))
+
+    def streamReader(self, schema: Any) -> ChangeStreamReader:
+        with as_text():
+            if not self._is_log():
+                raise ConfigError(
+                    "a stream is read from a change log, not from the database",
+                    hint='Run `walrelay capture`, then use .option("log", DIR).',
+                )
+            return ChangeStreamReader(LogOptions.of(self.options))
+
+    def _is_log(self) -> bool:
+        return any(key.lower() == "log" for key in dict(self.options))
 
 
 class TableReader(DataSourceReader):
@@ -96,7 +114,7 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         with as_text():
-            held = hold_snapshot(options.source, idle_seconds=options.idle_seconds)
+            held = hold_snapshot(options.source, options.table, idle_seconds=options.idle_seconds)
             with connect(options.source) as connection:
                 import_snapshot(connection, held.name)
                 table = find_table(connection, options.table)

@@ -20,6 +20,7 @@ from pathlib import Path
 import psycopg
 
 from walrelay.errors import SourceError, WalrelayError, from_text
+from walrelay.model.names import TableName
 from walrelay.postgres.connection import connect
 from walrelay.postgres.snapshot import exported_snapshot
 from walrelay.postgres.source import PostgresSource
@@ -35,11 +36,12 @@ class HeldSnapshot:
     application: str
 
 
-def hold_snapshot(source: PostgresSource, *, idle_seconds: int) -> HeldSnapshot:
+def hold_snapshot(source: PostgresSource, table: TableName, *, idle_seconds: int) -> HeldSnapshot:
     """Start a holder and return its snapshot. The connection string goes through a pipe: arguments are public."""
     application = f"walrelay read {uuid.uuid4().hex[:12]}"
     order = {
-        "url": source.url, "application": application, "idle_seconds": idle_seconds, "spark_pid": _spark_pid(),
+        "url": source.url, "schema": table.schema, "table": table.name, "application": application,
+        "idle_seconds": idle_seconds, "spark_pid": _spark_pid(),
     }  # fmt: skip
     holder = subprocess.Popen(
         [sys.executable, "-m", "walrelay.spark.snapshot_holder"],
@@ -73,7 +75,8 @@ def main() -> None:
     order = json.loads(sys.stdin.read())
     source = PostgresSource(order["url"])
     try:
-        with exported_snapshot(source, application="walrelay snapshot") as snapshot:
+        table = TableName(order["schema"], order["table"])
+        with exported_snapshot(source, application="walrelay snapshot", table=table) as snapshot:
             sys.stdout.write(snapshot.name + "\n")
             sys.stdout.flush()
             os.close(sys.stdout.fileno())

@@ -29,6 +29,8 @@ class RunSummary:
 
     tables: tuple[TableReport, ...]
     seconds: float
+    changes: int = 0
+    """Changes written, in mode `changes`."""
 
     @property
     def rows(self) -> int:

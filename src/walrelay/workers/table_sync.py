@@ -80,7 +80,7 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> tuple[int, C
     directory = run.staging / f"{run.id}-{table.id}-{attempt}"
     application = task_name(run.id, table.id, attempt)
     try:
-        with exported_snapshot(run.source, application=f"walrelay {run.id} snapshot") as snapshot:
+        with exported_snapshot(run.source, application=f"walrelay {run.id} snapshot", table=table.name) as snapshot:
             schema = read_schema(snapshot.connection, table, run.settings.unknown_types)
             run.destination.drop_table_for_copy(schema)
             run.store.clear_table_copy_state(table.id)

@@ -1,0 +1,75 @@
+"""Named places between two steps, where a test can make the process die, fail or wait. Off they cost one look.
+
+The names are the contract of the crash tests (SEMANTICS 23); `walrelay.testing.failpoints` arms them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Final
+
+from walrelay.errors import WalrelayError
+
+NAMES: Final = frozenset(
+    {
+        "slot.before_create",
+        "slot.after_create",
+        "spill.write",
+        "segment.before_publish",
+        "segment.files_durable",
+        "segment.after_publish",
+        "head.before_advance",
+        "ack.before",
+        "ack.after",
+        "compaction.before_publish",
+        "compaction.after_publish",
+        "events.before_write",
+        "events.after_write",
+        "progress.after_record",
+    }
+)
+_armed: dict[str, str] = {}
+_passed: dict[str, int] = {}
+
+
+def hit(name: str) -> None:
+    """Do what this place is armed for, if it is."""
+    if _armed:
+        _act(name)
+
+
+def arm(what: str) -> None:
+    """Arm places: `name=action[,name=action]`. Actions: `kill` (SIGKILL), `kill:N` at the N-th pass, `fail` (raise),
+    `fail:N` for the first N passes, `sleep:SECONDS`."""
+    for pair in filter(None, what.split(",")):
+        name, _, action = pair.partition("=")
+        if name not in NAMES:
+            raise ValueError(f"no such failpoint: {name}")
+        _armed[name] = action or "kill"
+
+
+def disarm() -> None:
+    _armed.clear()
+    _passed.clear()
+
+
+def _act(name: str) -> None:
+    action = _armed.get(name)
+    if action is None:
+        return
+    _passed[name] = passed = _passed.get(name, 0) + 1
+    kind, _, argument = action.partition(":")
+    if kind == "kill" and passed >= int(argument or 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif kind == "fail" and passed <= int(argument or 1_000_000_000):
+        raise FailpointError(f"the failpoint {name} is armed")
+    elif kind == "sleep":
+        time.sleep(float(argument))
+
+
+class FailpointError(WalrelayError):
+    code = "testing.failpoint"
+    default_hint = "A test has armed this place; nothing is wrong."
+    retryable = True

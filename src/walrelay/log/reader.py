@@ -1,0 +1,270 @@
+"""Reading the log: by table as Arrow, or change by change in commit order."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from walrelay.decode.changes import change_schema
+from walrelay.decode.plain_rows import plain_rows
+from walrelay.errors import TableMissingError
+from walrelay.log.failures import LogDamagedError, LogNotFoundError, named
+from walrelay.log.identity import Lineage, read_lineage
+from walrelay.log.manifest import DataFile, Entry, Manifest
+from walrelay.log.schemas import read_version, read_versions
+from walrelay.log.storage import Storage, open_storage
+from walrelay.log.writer import read_head
+from walrelay.model.changes import Change
+from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableId, TableName
+from walrelay.model.schema import SchemaVersion, TableSchema
+
+READ_ROWS: Final = 8_192
+ATTEMPTS: Final = 10
+"""How often a range is looked up again when compaction has replaced a file meanwhile."""
+
+
+def reading_schema(schema: TableSchema) -> pa.Schema:
+    """What `batches` gives for a table: all columns of a change, words as plain strings."""
+    return pa.schema(
+        [pa.field(f.name, pa.string()) if pa.types.is_dictionary(f.type) else f for f in change_schema(schema)]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TableBatch:
+    """Some changes of a table under one schema version, in order; columns as in `reading_schema`."""
+
+    version: SchemaVersion
+    batch: pa.RecordBatch
+
+
+class LogReader:
+    """A log, seen by somebody who only reads. Sees whole transactions, and never half of a segment."""
+
+    def __init__(self, log: str | Path | Storage) -> None:
+        self.storage: Storage = open_storage(log) if isinstance(log, str | Path) else log
+        self._manifest = Manifest(self.storage)
+        self._versions: dict[tuple[TableId, int], SchemaVersion] = {}
+
+    def lineage(self) -> Lineage:
+        """Where the log comes from. Raises when there is no log."""
+        lineage = read_lineage(self.storage)
+        if lineage is None:
+            raise LogNotFoundError(f"there is no change log at {self.storage.location('')}")
+        return lineage
+
+    def start(self) -> Lsn:
+        """Changes after this are there."""
+        entries = self._manifest.entries()
+        return entries[0].start_lsn if entries else self.lineage().created_lsn
+
+    def end(self) -> Lsn:
+        """The end of the last transaction that can be read."""
+        entries = self._manifest.entries()
+        return entries[-1].end_lsn if entries else self.lineage().created_lsn
+
+    def head(self) -> Lsn:
+        """Up to here the log holds all there is: its end, or later, when the source was idle."""
+        return max(self.end(), read_head(self.storage) or Lsn(0))
+
+    def entries(self, after: Lsn | None = None, to: Lsn | None = None) -> list[Entry]:
+        """The segments with changes after `after` and up to `to`."""
+        lineage = self.lineage()
+        return self._manifest.between(
+            after if after is not None else max(self.start(), lineage.created_lsn), to if to is not None else self.end()
+        )
+
+    def tables(self) -> dict[TableName, SchemaVersion]:
+        """Every table the log knows, in its latest shape."""
+        latest: dict[TableId, SchemaVersion] = {}
+        head = self.head()
+        for version, _ in read_versions(self.storage):
+            if version.from_lsn < head:
+                latest[version.schema.id] = version
+        return {version.schema.name: version for version in latest.values()}
+
+    def table(self, name: TableName) -> SchemaVersion:
+        found = self.tables().get(name)
+        if found is None:
+            raise TableMissingError(
+                f"the log knows no table {name}",
+                hint="A table is known from its first change on. Check the name (schema.table).",
+            )
+        return found
+
+    def version(self, table: TableId, version: int) -> SchemaVersion:
+        key = (table, version)
+        if key not in self._versions:
+            try:
+                self._versions[key] = read_version(self.storage, table, version)
+            except FileNotFoundError as error:
+                raise LogDamagedError(f"the log lacks version {version} of table {table}") from error
+        return self._versions[key]
+
+    def batches(
+        self, after: Lsn | None = None, to: Lsn | None = None, tables: set[TableId] | None = None
+    ) -> Iterator[TableBatch]:
+        """Changes by table: in order within a table, and segment by segment; tables of a segment one after another."""
+
+        def in_turn(_: Entry, files: list[_OpenFile], low: Lsn, high: Lsn) -> Iterator[TableBatch]:
+            for file in files:
+                yield from file.batches(low, high)
+
+        yield from self._each_entry(after, to, tables, in_turn)
+
+    def changes(
+        self, after: Lsn | None = None, to: Lsn | None = None, tables: set[TableId] | None = None
+    ) -> Iterator[Change]:
+        """Single changes in commit order, all tables merged. Memory is bounded, also for a huge transaction."""
+
+        def merged(_: Entry, files: list[_OpenFile], low: Lsn, high: Lsn) -> Iterator[Change]:
+            return heapq.merge(*(file.changes(low, high) for file in files), key=lambda c: (c.commit_lsn, c.ordinal))
+
+        yield from self._each_entry(after, to, tables, merged)
+
+    def segments(
+        self, after: Lsn | None = None, to: Lsn | None = None, tables: set[TableId] | None = None
+    ) -> Iterator[list[Iterator[TableBatch]]]:
+        """Segment by segment, in order: for each of its files the batches, which are good until the next segment."""
+
+        def together(_: Entry, files: list[_OpenFile], low: Lsn, high: Lsn) -> Iterator[list[Iterator[TableBatch]]]:
+            yield [file.batches(low, high) for file in files]
+
+        yield from self._each_entry(after, to, tables, together)
+
+    def messages(self, after: Lsn | None = None, to: Lsn | None = None) -> Iterator[dict[str, Any]]:
+        """Logical messages, in order."""
+        for entry in self.entries(after, to):
+            for file in entry.files:
+                if file.table is None:
+                    with named(self.storage.location(file.path)), self.storage.open(file.path) as handle:
+                        rows = pq.read_table(handle).to_pylist()
+                    low, high = after or Lsn(0), to or entry.end_lsn
+                    yield from (row for row in rows if low < row["end_lsn"] <= high)
+
+    def _each_entry(
+        self,
+        after: Lsn | None,
+        to: Lsn | None,
+        tables: set[TableId] | None,
+        look: Callable[[Entry, list[_OpenFile], Lsn, Lsn], Any],
+    ) -> Iterator[Any]:
+        """Open each segment's files at once, so that a merge in the background cannot take them away while reading."""
+        low = after if after is not None else max(self.start(), self.lineage().created_lsn)
+        high = to if to is not None else self.end()
+        attempts = 0
+        while low < high:
+            entries = self._manifest.between(low, high)
+            if not entries:
+                return
+            for entry in entries:
+                try:
+                    files = self._open(entry, tables)
+                except FileNotFoundError as error:
+                    attempts += 1
+                    if attempts > ATTEMPTS:
+                        raise LogDamagedError(f"a file of the log's entry {entry.name} is missing") from error
+                    break
+                try:
+                    yield from look(entry, files, low, high)
+                finally:
+                    for file in files:
+                        file.close()
+                low = max(low, entry.end_lsn)
+                attempts = 0
+            else:
+                return
+
+    def _open(self, entry: Entry, tables: set[TableId] | None) -> list[_OpenFile]:
+        opened: list[_OpenFile] = []
+        try:
+            for file in entry.files:
+                if file.table is not None and (tables is None or file.table in tables):
+                    opened.append(_OpenFile(self.storage, file, self.version(file.table, file.version), entry))
+        except BaseException:
+            for one in opened:
+                one.close()
+            raise
+        return opened
+
+
+class _OpenFile:
+    """A data file, open."""
+
+    def __init__(self, storage: Storage, file: DataFile, version: SchemaVersion, entry: Entry) -> None:
+        self._where = storage.location(file.path)
+        self._handle = storage.open(file.path)
+        self._version = version
+        self._entry = entry
+        with named(self._where):
+            self._parquet = pq.ParquetFile(self._handle)
+
+    def batches(self, low: Lsn, high: Lsn) -> Iterator[TableBatch]:
+        """Its changes with `low` < end LSN ≤ `high`."""
+        schema = reading_schema(self._version.schema)
+        cut = low > self._entry.start_lsn or high < self._entry.end_lsn
+        with named(self._where):
+            for whole in self._parquet.iter_batches(batch_size=READ_ROWS):
+                batch = _between(whole, low, high) if cut else whole
+                if batch.num_rows:
+                    yield TableBatch(self._version, _conform(batch, schema))
+
+    def changes(self, low: Lsn, high: Lsn) -> Iterator[Change]:
+        name = self._version.schema.name
+        for one in self.batches(low, high):
+            for fields in plain_changes(one.batch):
+                yield Change(table=name, **fields)
+
+    def close(self) -> None:
+        self._parquet.close()
+        self._handle.close()
+
+
+def _between(batch: pa.RecordBatch, low: Lsn, high: Lsn) -> pa.RecordBatch:
+    ends = batch.column("end_lsn")
+    return batch.filter(pc.and_(pc.greater(ends, int(low)), pc.less_equal(ends, int(high))))
+
+
+def plain_changes(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """The fields of `Change`, but for the table, for each change of a batch."""
+    rows, olds = _images(batch, "row"), _images(batch, "old")
+    rest = batch.select([name for name in batch.schema.names if name not in ("row", "old")])
+    for row, old, fields in zip(rows, olds, rest.to_pylist(), strict=True):
+        fields["commit_lsn"], fields["end_lsn"] = Lsn(fields["commit_lsn"]), Lsn(fields["end_lsn"])
+        fields["unchanged"] = tuple(fields["unchanged"] or ())
+        yield {**fields, "row": row, "old": old}
+
+
+def _images(batch: pa.RecordBatch, name: str) -> Iterator[dict[str, Any] | None]:
+    column = batch.column(name)
+    if column.null_count == len(column):
+        yield from (None for _ in range(len(column)))
+        return
+    if column.type.num_fields == 0:
+        yield from ({} if valid else None for valid in column.is_valid().to_pylist())
+        return
+    inner = pa.RecordBatch.from_arrays(column.flatten(), schema=pa.schema(list(column.type)))
+    for valid, row in zip(column.is_valid().to_pylist(), plain_rows(inner), strict=True):
+        yield row if valid else None
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """All columns, in order, of the types they were written as; Parquet forgets some, and absent means NULL."""
+    present = {name: batch.column(place) for place, name in enumerate(batch.schema.names)}
+    columns = []
+    for wanted in schema:
+        column = present.get(wanted.name)
+        if column is None:
+            column = pa.nulls(batch.num_rows, wanted.type)
+        elif column.type != wanted.type:
+            column = column.cast(wanted.type)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

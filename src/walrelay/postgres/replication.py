@@ -1,0 +1,280 @@
+"""The replication connection: START_REPLICATION, receiving in megabytes, telling the server how far it may forget.
+
+libpq connects and authenticates; then the stream is spoken on its socket by hand, as in `copy_socket`, because the
+server sends a packet a message and a reader that takes them one by one makes a system call a row. With TLS the bytes
+must come through libpq.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from walrelay.errors import ConnectionLostError, SlotInUseError, SlotLostError, SourceError
+from walrelay.model.lsn import Lsn
+from walrelay.model.names import quote_name
+from walrelay.postgres.connection import connect_failure, server_error
+from walrelay.postgres.source import PostgresSource
+from walrelay.wire.replication import EPOCH_MICROS, OtherFrame, StreamCutter
+
+RECEIVE_BUFFER = 8 * 1024 * 1024
+READ_AT_MOST = 1024 * 1024
+PATIENCE_MICROSECONDS = 20_000
+"""How long one read waits for its megabyte. It is the least a change takes to get through a quiet stream."""
+GOODBYE_SECONDS = 3.0
+_PROTOCOL = ((160_000, 4), (150_000, 3), (140_000, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class SystemIdentity:
+    """Which server this is: a restored or promoted one differs."""
+
+    system_identifier: str
+    timeline: int
+    wal_lsn: Lsn
+    database: str
+
+
+class ReplicationConnection:
+    """One walsender. For one thread; `close` may be called from another."""
+
+    def __init__(self, source: PostgresSource, *, application: str = "walrelay capture") -> None:
+        conninfo = make_conninfo(
+            source.conninfo, replication="database", application_name=application, client_encoding="UTF8"
+        )
+        try:
+            self._connection: psycopg.Connection[Any] = psycopg.connect(conninfo, autocommit=True)
+        except psycopg.OperationalError as error:
+            raise connect_failure(error, source) from None
+        self._pgconn = self._connection.pgconn
+        self._transport: _Transport | None = None
+
+    @property
+    def server_version(self) -> int:
+        return self._connection.info.server_version
+
+    def identify(self) -> SystemIdentity:
+        result = self._pgconn.exec_(b"IDENTIFY_SYSTEM")
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise self._failed(result, "asking which server this is")
+        values = [(result.get_value(0, column) or b"").decode() for column in range(4)]
+        return SystemIdentity(values[0], int(values[1]), Lsn.parse(values[2]), values[3])
+
+    def start(self, slot: str, publication: str, position: Lsn, *, streaming: bool = True) -> None:
+        """Begin to stream from `position`: binary, with messages, and large transactions while they run."""
+        protocol = next(number for version, number in _PROTOCOL if self.server_version >= version)
+        quoted = quote_name(publication).replace("'", "''")
+        options = [f"proto_version '{protocol}'", f"publication_names '{quoted}'", "binary 'true'", "messages 'true'"]
+        options += ["streaming 'on'"] if streaming else []
+        statement = f"START_REPLICATION SLOT {quote_name(slot)} LOGICAL {position} ({', '.join(options)})"
+        kind = _Libpq if self._pgconn.ssl_in_use else _Socket
+        self._transport = kind(self._pgconn)
+        self._transport.start(statement.encode())
+
+    def receive(self, cutter: StreamCutter, wait: float) -> bool:
+        """Put what came into the cutter; False when nothing came within `wait` seconds."""
+        assert self._transport is not None, "start() comes first"
+        try:
+            return self._transport.receive(cutter, wait)
+        except (OSError, psycopg.Error) as error:
+            raise ConnectionLostError("the connection was lost while receiving changes", hint=RESUMES) from error
+
+    def confirm(self, received: Lsn, durable: Lsn, *, reply: bool = False) -> None:
+        """Standby status update: everything up to `durable` may be forgotten. `reply` asks for a keepalive."""
+        assert self._transport is not None, "start() comes first"
+        now = int(time.time() * 1_000_000) - EPOCH_MICROS
+        message = struct.pack("!cqqqqb", b"r", received, durable, durable, now, reply)
+        try:
+            self._transport.send(message)
+        except (OSError, psycopg.Error) as error:
+            raise ConnectionLostError("the connection was lost while confirming", hint=RESUMES) from error
+
+    def finish(self, durable: Lsn) -> None:
+        """Confirm for the last time, and wait a moment until the server has heard it."""
+        assert self._transport is not None, "start() comes first"
+        self.confirm(durable, durable)
+        with contextlib.suppress(OSError, psycopg.Error):
+            self._transport.finish(GOODBYE_SECONDS)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+        self._connection.close()
+
+    def __enter__(self) -> ReplicationConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _failed(self, result: Any, doing: str) -> SourceError:
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000").decode()
+        said = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+        return server_error(state, said, doing=doing)
+
+
+RESUMES = "walrelay connects again and goes on where it was; if it keeps happening look at the server's log."
+
+
+def stream_failure(frame: OtherFrame, slot: str) -> SourceError | None:
+    """What a message that is not data means: None for notices and the like."""
+    if frame.kind == b"E":
+        fields = {part[:1]: part[1:].decode("utf-8", "replace") for part in frame.body.split(b"\0") if part}
+        state, said = fields.get(b"C", "XX000"), fields.get(b"M", "")
+        if state == "55006":
+            return SlotInUseError(f"the source said «{said}»", context={"slot": slot})
+        if state == "55000" and ("slot" in said or "WAL" in said):
+            return SlotLostError(f"the source said «{said}»", context={"slot": slot})
+        if state == "58P01" and "WAL segment" in said:
+            return SlotLostError(f"the source said «{said}»", context={"slot": slot})
+        return server_error(state, said, doing="streaming changes")
+    if frame.kind in (b"c", b"C", b"Z"):
+        return ConnectionLostError("the server ended the stream", hint=RESUMES)
+    return None
+
+
+class _Transport(Protocol):
+    def start(self, statement: bytes) -> None: ...
+    def receive(self, cutter: StreamCutter, wait: float) -> bool: ...
+    def send(self, message: bytes) -> None: ...
+    def finish(self, wait: float) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Socket:
+    """libpq's socket, read directly."""
+
+    def __init__(self, pgconn: Any) -> None:
+        self._socket = socket.socket(fileno=os.dup(pgconn.socket))
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def start(self, statement: bytes) -> None:
+        self._socket.setblocking(True)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        patience = struct.pack("@ll", 0, PATIENCE_MICROSECONDS)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+        # A server that takes nothing in for a minute is gone; without this a full send buffer would hang us.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", 60, 0))
+        self._socket.sendall(b"Q" + struct.pack("!i", len(statement) + 5) + statement + b"\0")
+
+    def receive(self, cutter: StreamCutter, wait: float) -> bool:
+        if not self._poll.poll(wait * 1000):
+            return False
+        received = False
+        while not cutter.full:
+            room = cutter.room()[:READ_AT_MOST]
+            try:
+                count = self._socket.recv_into(room, len(room), socket.MSG_WAITALL)
+            except BlockingIOError:
+                break
+            if count == 0:
+                raise ConnectionError("the server closed the connection")
+            cutter.received(count)
+            received = True
+            if count < len(room):
+                break
+        return received
+
+    def send(self, message: bytes) -> None:
+        self._socket.sendall(b"d" + struct.pack("!i", len(message) + 4) + message)
+
+    def finish(self, wait: float) -> None:
+        """CopyDone; the server then sends its own, after all that was on the way."""
+        self._socket.sendall(b"c" + struct.pack("!i", 4))
+        deadline = time.monotonic() + wait
+        tail = b""
+        while (left := deadline - time.monotonic()) > 0 and self._poll.poll(left * 1000):
+            try:
+                got = self._socket.recv(READ_AT_MOST)
+            except BlockingIOError:
+                continue
+            tail = (tail + got)[-6:]
+            if not got or tail.endswith(b"Z\0\0\0\5I"):
+                return
+
+    def close(self) -> None:
+        # Both ends of the dup see it: the server notices at once, also when libpq still holds its descriptor.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+class _Libpq:
+    """For TLS: message by message through libpq, framed again as on the wire."""
+
+    def __init__(self, pgconn: Any) -> None:
+        self._pgconn = pgconn
+        self._rest: list[bytes] = []
+
+    def start(self, statement: bytes) -> None:
+        self._pgconn.nonblocking = 0
+        self._pgconn.send_query(statement)
+        result = self._pgconn.get_result()
+        if result is not None and result.status == pq.ExecStatus.COPY_BOTH:
+            return
+        state = b"XX000" if result is None else result.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000"
+        said = b"" if result is None else result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+        body = b"C" + state + b"\0M" + said + b"\0\0"
+        self._rest.append(b"E" + struct.pack("!i", len(body) + 4) + body)
+
+    def receive(self, cutter: StreamCutter, wait: float) -> bool:
+        received = False
+        deadline = time.monotonic() + wait
+        while not cutter.full:
+            if not self._rest and not self._take(0 if received else max(0.0, deadline - time.monotonic())):
+                break
+            frame = self._rest[0]
+            room = cutter.room()
+            count = min(len(room), len(frame))
+            room[:count] = frame[:count]
+            cutter.received(count)
+            received = True
+            if count == len(frame):
+                self._rest.pop(0)
+            else:
+                self._rest[0] = frame[count:]
+        return received
+
+    def _take(self, wait: float) -> bool:
+        """One message from libpq, if one comes in time."""
+        deadline = time.monotonic() + wait
+        while True:
+            count, message = self._pgconn.get_copy_data(1)
+            if count > 0:
+                self._rest.append(b"d" + struct.pack("!i", count + 4) + bytes(message))
+                return True
+            if count == -1:
+                self._rest.append(b"c" + struct.pack("!i", 4))
+                return True
+            poll = select.poll()
+            poll.register(self._pgconn.socket, select.POLLIN)
+            left = deadline - time.monotonic()
+            if not poll.poll(max(0.0, left) * 1000):
+                return False
+            self._pgconn.consume_input()
+
+    def send(self, message: bytes) -> None:
+        self._pgconn.put_copy_data(message)
+        self._pgconn.flush()
+
+    def finish(self, wait: float) -> None:
+        self._pgconn.put_copy_end()
+        self._pgconn.flush()
+        deadline = time.monotonic() + wait
+        while self._take(max(0.0, deadline - time.monotonic())):
+            if self._rest.pop(0)[:1] == b"c":
+                return
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,145 @@
+"""Logical replication slots: make, look at, and refuse those that would lose or hide something."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import errors as pg
+
+from walrelay.errors import (
+    ConfigError,
+    SlotAheadError,
+    SlotExistsError,
+    SlotInUseError,
+    SlotLostError,
+    SlotMissingError,
+    SlotUnusableError,
+    WalLevelError,
+)
+from walrelay.model.lsn import Lsn
+from walrelay.postgres.connection import Connection, talking, translate
+from walrelay.postgres.sql import statement
+
+_NAME = re.compile(r"[a-z0-9_]{1,63}\Z")
+FAILOVER_VERSION = 170_000
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A slot as pg_replication_slots shows it."""
+
+    name: str
+    plugin: str | None
+    kind: str
+    database: str | None
+    active_pid: int | None
+    restart_lsn: Lsn | None
+    confirmed_lsn: Lsn | None
+    wal_status: str | None
+    two_phase: bool
+    failover: bool
+    invalidation: str | None
+    retained_bytes: int
+    behind_bytes: int
+
+
+def check_slot_name(name: str) -> str:
+    if not _NAME.match(name):
+        raise ConfigError(
+            f"not a name for a replication slot: {name!r}", hint="Use lower-case letters, digits and underscores."
+        )
+    return name
+
+
+def find_slot(connection: Connection, name: str) -> Slot | None:
+    with talking("looking at the replication slot"):
+        row = connection.execute(statement("slot"), {"slot": name}).fetchone()
+    if row is None:
+        return None
+    return Slot(
+        name=row.name,
+        plugin=row.plugin,
+        kind=row.slot_type,
+        database=row.database,
+        active_pid=row.active_pid,
+        restart_lsn=Lsn.parse(row.restart_lsn) if row.restart_lsn else None,
+        confirmed_lsn=Lsn.parse(row.confirmed_lsn) if row.confirmed_lsn else None,
+        wal_status=row.wal_status,
+        two_phase=row.two_phase,
+        failover=row.failover,
+        invalidation=row.invalidation_reason or ("recovery conflict" if row.conflicting else None),
+        retained_bytes=row.retained_bytes or 0,
+        behind_bytes=row.behind_bytes or 0,
+    )
+
+
+def create_slot(connection: Connection, name: str, *, failover: bool = False) -> Slot:
+    """A new slot for pgoutput. Waits for transactions that are running; returns where it starts."""
+    check_slot_name(name)
+    if failover and connection.info.server_version < FAILOVER_VERSION:
+        raise ConfigError("failover slots came with Postgres 17; this server is older", hint="Leave failover out.")
+    options = "false, false, true" if failover else "false, false"
+    try:
+        connection.execute(f"SELECT pg_catalog.pg_create_logical_replication_slot(%s, 'pgoutput', {options})", (name,))
+    except pg.DuplicateObject as error:
+        raise SlotExistsError(f"there is a replication slot {name} already") from error
+    except pg.ObjectNotInPrerequisiteState as error:
+        raise WalLevelError("the server writes no logical WAL, so it can have no logical slot") from error
+    except psycopg.Error as error:
+        raise translate(error, doing="creating the replication slot") from error
+    slot = find_slot(connection, name)
+    if slot is None:
+        raise SlotMissingError(f"the replication slot {name} vanished after it was made")
+    return slot
+
+
+def drop_slot(connection: Connection, name: str) -> None:
+    """Idempotent; a slot in use is refused by the server."""
+    with talking("dropping the replication slot"):
+        connection.execute(
+            "SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots"
+            " WHERE slot_name = %s",
+            (name,),
+        )
+
+
+def check_usable(slot: Slot, database: str) -> None:
+    """Refuse a slot that cannot give every change from its position on, each kind by name."""
+    if slot.kind != "logical" or slot.plugin != "pgoutput":
+        raise SlotUnusableError(
+            f"the slot {slot.name} is {slot.kind} with plugin {slot.plugin or 'none'}; it must be logical, pgoutput",
+            hint="Choose another name for the slot.",
+        )
+    if slot.database != database:
+        raise SlotUnusableError(
+            f"the slot {slot.name} belongs to database {slot.database}, not to {database}",
+            hint="Choose another name for the slot, or connect to that database.",
+        )
+    if slot.two_phase:
+        raise SlotUnusableError(
+            f"the slot {slot.name} was made for two-phase commit, whose messages walrelay does not read",
+            hint="Let walrelay make its own slot: prepared transactions then arrive whole, at COMMIT PREPARED.",
+        )
+    if slot.wal_status == "lost" or slot.invalidation is not None:
+        why = f" ({slot.invalidation.replace('_', ' ')})" if slot.invalidation else ""
+        raise SlotLostError(f"the server has invalidated the slot {slot.name}{why}: WAL that it needs is gone")
+
+
+def check_position(slot: Slot, held: Lsn) -> None:
+    """Postgres starts at the slot's own position when asked for an older one, without a word (SEMANTICS 5)."""
+    if slot.confirmed_lsn is not None and slot.confirmed_lsn > held:
+        raise SlotAheadError(
+            f"the slot {slot.name} was confirmed up to {slot.confirmed_lsn}, but the log ends at {held}: the changes"
+            " between are in neither",
+            context={"slot": slot.name, "confirmed": str(slot.confirmed_lsn), "held": str(held)},
+        )
+
+
+def in_use(slot: Slot) -> SlotInUseError:
+    return SlotInUseError(
+        f"the slot {slot.name} is in use by the server process {slot.active_pid}",
+        hint=f"Stop the other reader, or end it with SELECT pg_terminate_backend({slot.active_pid}).",
+        context={"pid": slot.active_pid},
+    )

@@ -1,0 +1,73 @@
+"""Capture in a process of its own: `python -m walrelay.workers.capture_child`, told what to do on standard input.
+
+The first line of its input is the task, as JSON: secrets stay out of the process list. It ends cleanly on SIGTERM,
+SIGINT, or when its input ends, which is when whoever started it has died. What it has to say goes to standard output,
+a JSON object a line; a named failure is the last of them, with exit code 3.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from walrelay.config.settings import capture_settings, failpoints_wanted
+from walrelay.decode.warm import ensure_warm
+from walrelay.errors import WalrelayError
+from walrelay.failpoints import arm
+from walrelay.log.capture import Capture
+from walrelay.postgres.source import PostgresSource
+
+NAMED_FAILURE = 3
+
+
+def main() -> int:
+    logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
+    arm(failpoints_wanted())
+    task: dict[str, Any] = json.loads(sys.stdin.readline())
+    try:
+        ensure_warm(lambda message: _say(notice=message))
+        capture = Capture(
+            PostgresSource(task["url"], publication=task["publication"]),
+            slot=task["slot"],
+            log=task["log"],
+            settings=capture_settings(**task["settings"]),
+            notify=lambda message: _say(notice=message),
+        )
+        _stop_on_signals(capture)
+        threading.Thread(target=_stop_when_orphaned, args=(capture,), daemon=True).start()
+        capture.run(task["until"])
+    except WalrelayError as error:
+        _say(error=error.to_text())
+        return NAMED_FAILURE
+    return 0
+
+
+def _stop_on_signals(capture: Capture) -> None:
+    def stop(number: int, _frame: object) -> None:
+        # The first asks, the second does not.
+        signal.signal(number, signal.SIG_DFL)
+        capture.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
+def _stop_when_orphaned(capture: Capture) -> None:
+    # Not through sys.stdin: its lock must not be held when the interpreter ends.
+    while os.read(0, 1024):
+        pass
+    capture.stop()
+
+
+def _say(**what: str) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Starts capture in its own process, and starts it again when it dies."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from walrelay.config.settings import CaptureSettings
+from walrelay.errors import CaptureDiedError, WalrelayError, from_text
+from walrelay.log.capture import Until
+from walrelay.log.status import CaptureStatus, read_status
+from walrelay.log.storage import open_storage
+from walrelay.postgres.source import PostgresSource
+from walrelay.workers.capture_child import NAMED_FAILURE
+
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 60.0
+STEADY_SECONDS = 30.0
+"""A process that lived this long was well; the next crash waits only shortly again."""
+PATIENCE_SECONDS = 60.0
+"""How long a clean end may take before the process is killed; nothing is lost then either."""
+
+
+class CaptureProcess:
+    """A supervised capture. `start()`, then `wait()` or `stop()`; both raise what ended it, if that has a name."""
+
+    def __init__(
+        self,
+        source: PostgresSource,
+        *,
+        slot: str,
+        log: str | Path,
+        settings: CaptureSettings,
+        until: Until | None = None,
+        notify: Callable[[str], None] = lambda _message: None,
+    ) -> None:
+        self._task = {
+            "url": source.url,
+            "publication": source.publication,
+            "slot": slot,
+            "log": str(log),
+            "until": until,
+            "settings": settings.model_dump(mode="json", exclude_unset=True),
+        }
+        self._storage = open_storage(log)
+        self._notify = notify
+        self._stopping = threading.Event()
+        self._child: subprocess.Popen[str] | None = None
+        self._error: WalrelayError | None = None
+        self._thread = threading.Thread(target=self._supervise, name="walrelay-capture", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def pid(self) -> int | None:
+        child = self._child
+        return None if child is None or child.poll() is not None else child.pid
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def status(self) -> CaptureStatus | None:
+        """What the process last said about itself."""
+        return read_status(self._storage)
+
+    def check(self) -> None:
+        """Raise what ended it."""
+        if self._error is not None:
+            raise self._error
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether it has ended by itself."""
+        self._thread.join(timeout)
+        self.check()
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End it cleanly: what is committed and received is published, and the slot confirmed."""
+        self._stopping.set()
+        child = self._child
+        if child is not None and child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
+        self._thread.join()
+        self.check()
+
+    def _supervise(self) -> None:
+        delay = FIRST_DELAY
+        while not self._stopping.is_set():
+            begun = time.monotonic()
+            code = self._run_child()
+            if code == 0 or self._error is not None or self._stopping.is_set():
+                return
+            delay = FIRST_DELAY if time.monotonic() - begun > STEADY_SECONDS else delay
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            self._notify(f"capture {how}; it starts again in {delay:.1f} s, where it was")
+            self._stopping.wait(delay)
+            delay = min(2 * delay, LONGEST_DELAY)
+
+    def _run_child(self) -> int:
+        """One life of the process: its exit code."""
+        # A session of its own: Ctrl-C in a terminal reaches us, and we end it in our order.
+        child = subprocess.Popen(
+            [sys.executable, "-m", "walrelay.workers.capture_child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._child = child
+        assert child.stdin is not None and child.stdout is not None
+        with child.stdin, child.stdout:
+            try:
+                child.stdin.write(json.dumps(self._task) + "\n")
+                child.stdin.flush()
+            except BrokenPipeError:
+                return child.wait()
+            if self._stopping.is_set():
+                child.terminate()
+            for line in child.stdout:
+                self._hear(line)
+            code = child.wait()
+        if code == NAMED_FAILURE and self._error is None:
+            self._error = CaptureDiedError("capture failed without saying why")
+        return code
+
+    def _hear(self, line: str) -> None:
+        try:
+            said = json.loads(line)
+        except ValueError:
+            return
+        if "error" in said:
+            self._error = from_text(said["error"]) or CaptureDiedError("capture failed in an unknown way")
+        elif "notice" in said:
+            self._notify(said["notice"])
