@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from walrelay.decode.base import TEXT, Tally
 from walrelay.decode.json_text import json_objects
@@ -16,11 +17,38 @@ from walrelay.log.manifest import DataFile, Entry
 from walrelay.log.reader import LogReader, TableBatch
 from walrelay.model.changes import Change
 from walrelay.model.lsn import Lsn
-from walrelay.model.schema import SchemaVersion
+from walrelay.model.names import TableId
+from walrelay.model.schema import SchemaVersion, TableSchema
 from walrelay.model.special import SpecialValues
+from walrelay.model.visibility import VisibleTransactions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class TableRange:
+    """What of a table belongs to a batch: transactions that end after `after`; with `unseen_by` (a snapshot as
+    `pg_current_snapshot()` prints it) only those that the snapshot does not see (SEMANTICS 8)."""
+
+    table: TableId
+    after: Lsn
+    unseen_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableEvents:
+    """A table's part of a batch: its files in order, each with the shape its changes have.
+
+    A file may hold more than the batch: take the changes with `after` < `end_lsn` ≤ `to`, and `sees(xid)` false.
+    """
+
+    schema: TableSchema
+    """The latest shape in this batch."""
+    files: tuple[tuple[SchemaVersion, DataFile], ...]
+    after: Lsn
+    to: Lsn
+    unseen_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -28,12 +56,15 @@ class EventBatch:
     """All transactions that end after `after` and up to `to`: a consistent cut across all tables.
 
     The same range always holds the same changes, so a batch can be taken again. Files may be merged by compaction while
-    a batch is looked at; every view here copes with that.
+    a batch is looked at: `batches`, `changes`, `json_lines` and `dataframe` cope with that; whoever reads the files of
+    `tables` and finds one gone asks for `tables` again.
     """
 
     log: LogReader = field(repr=False)
     after: Lsn
     to: Lsn
+    ranges: tuple[TableRange, ...] | None = None
+    """The tables that take part, each from its own position; None is all of them, from `after`."""
     location: str = field(default="", repr=False)
     """The log's address, for readers outside of this process."""
     spark: SparkSession | None = field(default=None, repr=False, compare=False)
@@ -42,26 +73,52 @@ class EventBatch:
         """The segments; the first and the last may hold more than this batch."""
         return self.log.entries(self.after, self.to)
 
-    def files(self) -> list[tuple[SchemaVersion, DataFile]]:
-        """The data files with their tables' shapes, in order."""
-        return [
-            (self.log.version(file.table, file.version), file)
-            for entry in self.entries()
+    def tables(self) -> list[TableEvents]:
+        """The tables that have changes here, as files."""
+        entries = self.entries()
+        ids = dict.fromkeys(file.table for entry in entries for file in entry.files if file.table is not None)
+        chosen = {one.table: one for one in self._ranges(list(ids))}
+        return [found for one in chosen.values() if (found := self._table(entries, one)) is not None]
+
+    def _ranges(self, ids: list[TableId]) -> tuple[TableRange, ...]:
+        return self.ranges if self.ranges is not None else tuple(TableRange(id_, self.after) for id_ in ids)
+
+    def _table(self, entries: list[Entry], chosen: TableRange) -> TableEvents | None:
+        files = tuple(
+            (self.log.version(chosen.table, file.version), file)
+            for entry in entries
             for file in entry.files
-            if file.table is not None
-        ]
+            if file.table == chosen.table and entry.end_lsn > chosen.after
+        )
+        if not files:
+            return None
+        return TableEvents(files[-1][0].schema, files, chosen.after, self.to, chosen.unseen_by)
 
     def batches(self) -> Iterator[TableBatch]:
         """Arrow, by table."""
-        return self.log.batches(self.after, self.to)
+        for segment in self._segments():
+            for batches in segment:
+                yield from batches
 
     def changes(self) -> Iterator[Change]:
         """Single changes in commit order, all tables merged: for simple destinations; slow by nature."""
-        return self.log.changes(self.after, self.to)
+        for segment in self._segments():
+            streams = ((change for one in batches for change in one.changes()) for batches in segment)
+            yield from heapq.merge(*streams, key=lambda change: (change.commit_lsn, change.ordinal))
 
     def json_lines(self, special_values: SpecialValues = "null") -> Iterator[str]:
         """Each change as a line of JSON, in commit order."""
-        return json_lines(self.log, self.after, self.to, special_values=special_values)
+        for segment in self._segments():
+            yield from merged_lines(segment, special_values)
+
+    def _segments(self) -> Iterator[list[Iterator[TableBatch]]]:
+        """The batch's changes only, segment by segment."""
+        if self.ranges is None:
+            yield from self.log.segments(self.after, self.to)
+            return
+        ranges = {one.table: one for one in self.ranges}
+        for segment in self.log.segments(self.after, self.to, set(ranges)):
+            yield [_chosen(batches, ranges) for batches in segment]
 
     def dataframe(self, table: str | None = None) -> DataFrame:
         """The changes as a Spark DataFrame, typed when `table` names one."""
@@ -75,10 +132,29 @@ def json_lines(
     log: LogReader, after: Lsn | None, to: Lsn | None, tables: set[int] | None = None, *, special_values: SpecialValues
 ) -> Iterator[str]:
     """Changes as lines of JSON in commit order; values as the stdout destination prints them."""
-    for files in log.segments(after, to, tables):
-        streams = [_keyed_lines(batches, special_values) for batches in files]
-        for _, _, line in heapq.merge(*streams):
-            yield line
+    for segment in log.segments(after, to, tables):
+        yield from merged_lines(segment, special_values)
+
+
+def merged_lines(segment: list[Iterator[TableBatch]], special_values: SpecialValues) -> Iterator[str]:
+    streams = [_keyed_lines(batches, special_values) for batches in segment]
+    for _, _, line in heapq.merge(*streams):
+        yield line
+
+
+def _chosen(batches: Iterator[TableBatch], ranges: dict[TableId, TableRange]) -> Iterator[TableBatch]:
+    """Without what the table's own range leaves out."""
+    for one in batches:
+        range_ = ranges[one.version.schema.id]
+        keep = pc.greater(one.batch.column("end_lsn"), int(range_.after))
+        if range_.unseen_by is not None:
+            snapshot = VisibleTransactions.parse(range_.unseen_by)
+            seen = {xid: snapshot.sees(xid) for xid in pc.unique(one.batch.column("xid")).to_pylist()}
+            unseen = pa.array([xid for xid, is_seen in seen.items() if not is_seen], pa.int64())
+            keep = pc.and_(keep, pc.is_in(one.batch.column("xid"), value_set=unseen))
+        batch = one.batch.filter(keep)
+        if batch.num_rows:
+            yield TableBatch(one.version, batch)
 
 
 def _keyed_lines(batches: Iterator[TableBatch], special_values: SpecialValues) -> Iterator[tuple[int, int, str]]:

@@ -45,6 +45,12 @@ class TableBatch:
     version: SchemaVersion
     batch: pa.RecordBatch
 
+    def changes(self) -> Iterator[Change]:
+        """One by one; slow by nature."""
+        name = self.version.schema.name
+        for fields in plain_changes(self.batch):
+            yield Change(table=name, **fields)
+
 
 class LogReader:
     """A log, seen by somebody who only reads. Sees whole transactions, and never half of a segment."""
@@ -218,10 +224,8 @@ class _OpenFile:
                     yield TableBatch(self._version, _conform(batch, schema))
 
     def changes(self, low: Lsn, high: Lsn) -> Iterator[Change]:
-        name = self._version.schema.name
         for one in self.batches(low, high):
-            for fields in plain_changes(one.batch):
-                yield Change(table=name, **fields)
+            yield from one.changes()
 
     def close(self) -> None:
         self._parquet.close()
