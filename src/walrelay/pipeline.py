@@ -23,9 +23,11 @@ from walrelay.errors import ConfigError, CopyFailedError
 from walrelay.log.capture import Until
 from walrelay.log.identity import read_lineage
 from walrelay.log.storage import open_storage
+from walrelay.model.lsn import Lsn
 from walrelay.model.phases import Init
 from walrelay.postgres.catalog import PublishedTable, published_tables, storage_of
 from walrelay.postgres.connection import connect
+from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import spark_session
 from walrelay.stores.base import PipelineStore
@@ -117,18 +119,20 @@ class Pipeline:
             slot=self.slot,
             log=location,
             settings=self.capture.model_copy(update={"ack": ack}),
-            until=until,
             notify=self._listener.notice,
         )
         self.destination.startup(DestinationContext(self.id, self.settings, notify=self._listener.notice))
         rows = 0
         try:
+            with connect(self.source, application="walrelay discovery") as connection:
+                published_tables(connection, self.source.publication)  # raises when there is none
+                target = flushed_lsn(connection) if until is not None else None
             process.start()
             self._spark = spark_session(self._spark, self._spark_settings)
             if not self._wait_for_log(process, location):
                 return RunSummary((), time.monotonic() - begun)
             worker = ApplyWorker(self._spark, location, self.destination, self.id)
-            self._apply(worker, process, until)
+            self._apply(worker, process, target)
             rows = worker.rows
         finally:
             try:
@@ -145,12 +149,14 @@ class Pipeline:
                 return read_lineage(storage) is not None
         return True
 
-    def _apply(self, worker: ApplyWorker, process: CaptureProcess, until: Until | None) -> None:
+    def _apply(self, worker: ApplyWorker, process: CaptureProcess, target: Lsn | None) -> None:
+        """Until stopped, or until all up to `target` is in the destination."""
         worker.start()
         try:
             while not self._stopping.wait(POLL_SECONDS):
                 worker.check()
-                if process.wait(0) and until is not None and worker.position >= worker.log.end():
+                process.check()
+                if target is not None and worker.log.head() >= target and worker.position >= worker.log.end():
                     return
         finally:
             worker.stop()

@@ -10,6 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from walrelay.log.capture import Capture
+from walrelay.postgres.source import PostgresSource
+from walrelay.testing.spark_cluster import SparkCluster
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -39,6 +43,23 @@ def test_a_custom_destination(shop: str, tmp_path: Path) -> None:
 def test_reading_into_spark(shop: str) -> None:
     said = run("read_into_spark.py", shop, "public.orders")
     assert "|-- at: date" in said and "2 rows in 1 ranges" in said
+
+
+def test_streaming_changes_on_local_spark_and_on_a_cluster(shop: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    source = PostgresSource(shop, publication="p")
+    slot = f"example_{tmp_path.name.lower().replace('-', '_')}"[:60]
+    Capture(source, slot=slot, log=log).run(until="caught-up")
+    with psycopg.connect(shop, autocommit=True) as connection:
+        connection.execute("INSERT INTO orders SELECT g FROM generate_series(10, 1009) g")
+        connection.execute("UPDATE orders SET at = '2024-01-01' WHERE id < 20")
+        connection.execute("DELETE FROM orders WHERE id = 10")
+        Capture(source, slot=slot, log=log).run(until="caught-up")
+        connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+    expected = "public.orders delete 1\npublic.orders insert 1000\npublic.orders update 12\n"
+    assert run("stream_changes.py", str(log)) == expected
+    with SparkCluster(workers=2) as cluster:
+        assert run("stream_changes.py", str(log), cluster.url) == expected
 
 
 def test_every_example_is_run() -> None:

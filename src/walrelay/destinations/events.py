@@ -178,12 +178,8 @@ def _lines(one: TableBatch, special_values: SpecialValues) -> pa.Array:
         "schema_version": batch.column("schema_version"),
     }
     for name in ("row", "old"):
-        image = batch.column(name)
-        if image.null_count < count or name == "row":
-            fields[name] = retarget_struct(image, schema, Tally(TEXT, special_values))
-    for name in ("old_kind", "unchanged"):
-        if batch.column(name).null_count < count:
-            fields[name] = batch.column(name)
+        fields[name] = retarget_struct(batch.column(name), schema, Tally(TEXT, special_values))
+    fields |= {name: batch.column(name) for name in ("old_kind", "unchanged")}
     return json_objects(pa.StructArray.from_arrays(list(fields.values()), list(fields)))
 
 

@@ -43,6 +43,7 @@ from walrelay.postgres.slot import (
     check_usable,
     create_slot,
     find_slot,
+    flushed_lsn,
     in_use,
 )
 from walrelay.postgres.source import PostgresSource
@@ -193,7 +194,7 @@ class Capture:
             with ReplicationConnection(self.source) as replication:
                 lineage = self._lineage(catalog, replication.identify())
                 if until is not None and self._target is None:
-                    self._target = _flushed(catalog)
+                    self._target = flushed_lsn(catalog)
                 writer = LogWriter(
                     self.storage,
                     lease,
@@ -365,7 +366,9 @@ class _Stream:
         """Tell the server what it may forget, when that has changed, in time, or when it asks."""
         now = time.monotonic()
         position = self._acknowledged(now)
-        ping = self._capture._target is not None and now - self._pinged_at >= PING_SECONDS
+        # Asked, the server answers with a keepalive: an idle source moves the slot without waiting for its timeout.
+        patience = PING_SECONDS if self._capture._target is not None else IDLE_SECONDS
+        ping = now - self._pinged_at >= patience
         due = now - self._confirmed_at >= CONFIRM_SECONDS
         moved = position > self._capture._confirmed and now - self._confirmed_at >= CONFIRM_SECONDS / 10
         if not (reply_wanted or due or moved or ping):
@@ -443,13 +446,3 @@ def _spill_directory(capture: Capture) -> Path:
     if isinstance(capture.storage, LocalStorage):
         return Path(capture.storage.location("spill"))
     return Path(tempfile.gettempdir())
-
-
-def _flushed(connection: Connection) -> Lsn:
-    """Everything that was committed before now ends at or before this."""
-    row = connection.execute(
-        "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END::text"
-        " AS lsn"
-    ).fetchone()
-    assert row is not None
-    return Lsn.parse(row.lsn)

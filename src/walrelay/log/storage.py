@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 
 from walrelay.errors import ConfigError
 from walrelay.log.failures import log_failure, named, named_write
+from walrelay.log.s3 import s3_filesystem
 
 OBJECT_SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
 """Stores whose put is atomic. A distributed file system's is not (its files appear while they are being written)."""
@@ -80,9 +81,9 @@ class Storage(Protocol):
 
 
 def open_storage(url: str | Path) -> Storage:
-    """The storage at a local path, a `file://` URL or an object store's URL. Touches nothing yet.
+    """The storage at a local path, a `file://` URL or an object store's URL. Makes and reads no file yet.
 
-    Options of an object store come in the query, as pyarrow takes them, e.g.
+    Options of an object store come in the query, by pyarrow's names, e.g.
     `s3://bucket/prefix?endpoint_override=127.0.0.1:9000&scheme=http`; credentials come from its own environment.
     """
     if isinstance(url, Path) or "://" not in url:
@@ -209,7 +210,7 @@ class ObjectStorage:
         host = parts.netloc.rpartition("@")[2]
         self._url = f"{parts.scheme}://{host}{parts.path}".rstrip("/")
         try:
-            self._fs, root = pafs.FileSystem.from_uri(_one_put(url))
+            self._fs, root = s3_filesystem(url) if parts.scheme == "s3" else pafs.FileSystem.from_uri(url)
         except OSError as error:
             raise log_failure(error, self._url) from error
         except (ValueError, pa.ArrowException) as error:
@@ -241,6 +242,7 @@ class ObjectStorage:
         )
 
     def delete(self, path: str) -> None:
+        # On S3 pyarrow also writes an empty object in the name of the directory: one more request, and harmless.
         with named(self.location(path)), suppress(FileNotFoundError):
             self._fs.delete_file(self._key(path))
 
@@ -288,13 +290,6 @@ class ObjectSink:
             self.file.close()
         with suppress(Exception):
             self._storage.delete(self._path)
-
-
-def _one_put(url: str) -> str:
-    """The URL with the option that sends a small object in one request; by default pyarrow takes three for each."""
-    if not url.startswith("s3://") or "allow_delayed_open=" in url:
-        return url
-    return f"{url}{'&' if '?' in url else '?'}allow_delayed_open=true"
 
 
 def _write_all(handle: int, body: bytes) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final, Literal, assert_never
 
 from walrelay.model.lsn import Lsn
 
@@ -76,3 +78,123 @@ TableReplicationPhase = Init | DataSync | FinishedCopy | SyncWait | Catchup | Sy
 def is_persisted(phase: TableReplicationPhase) -> bool:
     """Whether a store keeps the phase across restarts."""
     return not isinstance(phase, SyncWait | Catchup)
+
+
+# ------------------------------------------------------------------------------------------------ what may follow what
+
+PhaseType = type[TableReplicationPhase]
+Setter = Literal["pipeline", "apply worker", "sync worker", "whoever failed", "retry timer or rollback"]
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A step that a table may take, and who takes it."""
+
+    before: tuple[PhaseType | None, ...]
+    after: PhaseType
+    set_by: tuple[Setter, ...]
+
+
+_PERSISTED: Final[tuple[PhaseType, ...]] = (Init, DataSync, FinishedCopy, SyncDone, Ready, Errored)
+_ALL: Final[tuple[PhaseType, ...]] = (*_PERSISTED, SyncWait, Catchup)
+
+TRANSITIONS: Final[tuple[Transition, ...]] = (
+    Transition((None,), Init, ("pipeline", "apply worker")),
+    Transition((Init, DataSync, FinishedCopy), DataSync, ("sync worker",)),
+    Transition((DataSync,), FinishedCopy, ("sync worker",)),
+    Transition((FinishedCopy,), SyncWait, ("sync worker",)),
+    Transition((SyncWait,), Catchup, ("apply worker",)),
+    Transition((Catchup,), SyncDone, ("sync worker",)),
+    Transition((SyncDone,), Ready, ("apply worker",)),
+    Transition(_ALL, Errored, ("whoever failed",)),
+    # To the phase before the error, whichever that was: the history knows it.
+    *(Transition((Errored,), kept, ("retry timer or rollback",)) for kept in _PERSISTED if kept is not Errored),
+)
+"""The table of SEMANTICS 10."""
+
+
+def may_follow(before: TableReplicationPhase | None, after: TableReplicationPhase) -> bool:
+    """Whether a table that stands at `before` (None: unknown yet) may go to `after`."""
+    if isinstance(before, Catchup) and isinstance(after, SyncDone) and after.lsn < before.lsn:
+        return False
+    kind = None if before is None else type(before)
+    return any(kind in step.before and step.after is type(after) for step in TRANSITIONS)
+
+
+# ------------------------------------------------------------------------------------------------------- history
+
+PhaseHistory = tuple[TableReplicationPhase, ...]
+"""The persisted phases by which a table came where it is, the present one last; each is further on than the one before,
+so there are never more than six."""
+
+_RANK: Final = {kind: rank for rank, kind in enumerate(_PERSISTED)}
+
+
+def advanced(history: Sequence[TableReplicationPhase], phase: TableReplicationPhase) -> PhaseHistory:
+    """The history once `phase` is set. What was as far or further is forgotten: a copy that begins again has removed
+    what those phases spoke of, and an error that is over is no place to go back to."""
+    rank = _RANK[type(phase)]
+    return (*(earlier for earlier in history if _RANK[type(earlier)] < rank), phase)
+
+
+# ---------------------------------------------------------------------------------------------------------- JSON
+
+_NAMES: Final[dict[PhaseType, str]] = {
+    Init: "init",
+    DataSync: "data_sync",
+    FinishedCopy: "finished_copy",
+    SyncWait: "sync_wait",
+    Catchup: "catchup",
+    SyncDone: "sync_done",
+    Ready: "ready",
+    Errored: "errored",
+}
+_TYPES: Final = {name: kind for kind, name in _NAMES.items()}
+
+
+def phase_name(phase: TableReplicationPhase) -> str:
+    """`data_sync`, `ready`, …: the word for it in stores and for people."""
+    return _NAMES[type(phase)]
+
+
+def phase_to_json(phase: TableReplicationPhase) -> dict[str, Any]:
+    body: dict[str, Any] = {"phase": phase_name(phase)}
+    match phase:
+        case Init() | DataSync() | FinishedCopy() | SyncWait() | Ready():
+            return body
+        case Catchup(lsn) | SyncDone(lsn):
+            return {**body, "lsn": str(lsn)}
+        case Errored(reason, solution, policy):
+            return {**body, "reason": reason, "solution": solution, "retry_policy": _policy_to_json(policy)}
+        case _:
+            assert_never(phase)
+
+
+def phase_from_json(body: dict[str, Any]) -> TableReplicationPhase:
+    """The phase that `phase_to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+    kind = _TYPES[body["phase"]]
+    if kind is Catchup or kind is SyncDone:
+        return kind(lsn=Lsn.parse(body["lsn"]))
+    if kind is Errored:
+        return Errored(str(body["reason"]), body["solution"], _policy_from_json(body["retry_policy"]))
+    return kind()
+
+
+def _policy_to_json(policy: RetryPolicy) -> dict[str, Any]:
+    match policy:
+        case NoRetry():
+            return {"kind": "none"}
+        case TimedRetry(attempt):
+            return {"kind": "timed", "attempt": attempt}
+        case _:
+            assert_never(policy)
+
+
+def _policy_from_json(body: dict[str, Any]) -> RetryPolicy:
+    match body["kind"]:
+        case "none":
+            return NoRetry()
+        case "timed":
+            return TimedRetry(int(body["attempt"]))
+        case other:
+            raise ValueError(f"no such retry policy: {other}")

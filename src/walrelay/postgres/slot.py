@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 
 import psycopg
@@ -24,6 +25,9 @@ from walrelay.postgres.sql import statement
 
 _NAME = re.compile(r"[a-z0-9_]{1,63}\Z")
 FAILOVER_VERSION = 170_000
+FLUSH_SECONDS = 1.0
+"""The server's WAL writer flushes asynchronous commits within three of its rounds, 0.6 s as it is set by default."""
+PAGE_HEADER = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +147,21 @@ def in_use(slot: Slot) -> SlotInUseError:
         hint=f"Stop the other reader, or end it with SELECT pg_terminate_backend({slot.active_pid}).",
         context={"pid": slot.active_pid},
     )
+
+
+def flushed_lsn(connection: Connection) -> Lsn:
+    """Everything that was committed before now ends at or before this, and is flushed, so that it can be streamed.
+
+    With synchronous_commit off a commit is flushed a moment later; that moment is waited for.
+    """
+    with talking("asking for the end of the WAL"):
+        row = connection.execute(statement("wal_end")).fetchone()
+        assert row is not None  # a SELECT without FROM has one row
+        inserted = Lsn.parse(row.inserted)
+        deadline = time.monotonic() + FLUSH_SECONDS
+        # The insert position may stand behind a page header that nobody writes before the next record.
+        while inserted - Lsn.parse(row.flushed) > PAGE_HEADER and time.monotonic() < deadline:
+            time.sleep(0.01)
+            row = connection.execute(statement("wal_end")).fetchone()
+            assert row is not None
+    return Lsn.parse(row.flushed)

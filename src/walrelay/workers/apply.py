@@ -112,7 +112,7 @@ class ApplyWorker:
                 to = self._end_of(batch_id)
                 if to <= self._position:
                     return
-                batch = EventBatch(self._log, self._position, to, self._location, self._spark)
+                batch = EventBatch(self._log, self._position, to, location=self._location, spark=self._spark)
                 hit("events.before_write")
                 result = self._destination.write_events(batch)
                 hit("events.after_write")
