@@ -94,8 +94,9 @@ format: env ## put the code into its standard form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: jdk .venv/.stamp-bench .venv-peers/.stamp ## measure the copy against its limits and a peer
+bench: jdk .venv/.stamp-bench .venv-peers/.stamp ## measure both roads against their limits and peers
 	$(BIN)/python -m benchmarks copy $(ARGS)
+	$(BIN)/python -m benchmarks changes $(ARGS)
 
 fuzz: env ## feed the decoder 100 000 damaged streams
 	$(BIN)/python -m benchmarks fuzz $(ARGS)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks copy | memory | fuzz | all`."""
+"""`python -m benchmarks copy | memory | changes | fuzz | all`."""
 
 from __future__ import annotations
 
@@ -59,6 +59,35 @@ def memory_command(
     console.print(f"wrote {write_result(output, 'memory', weights_as_json(weights))}")
 
 
+@app.command("changes")
+def changes_command(
+    rows: Annotated[int, typer.Option(min=1000, help="Rows of the backlog.")] = 1_000_000,
+    repeat: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 5,
+    rate: Annotated[int, typer.Option(min=4, help="Transactions a second, for the latency.")] = 500,
+    seconds: Annotated[float, typer.Option(min=1, help="How long, for the latency.")] = 20,
+    large: Annotated[int, typer.Option(min=1000, help="Rows of the huge transaction, for the memory.")] = 5_000_000,
+    only: Annotated[str | None, typer.Option(help="drain, latency or memory.")] = None,
+    output: Output = RESULTS,
+) -> None:
+    """Race capture against pg_recvlogical; measure latency and memory."""
+    from benchmarks.change_latency import measure_latency, show_latency
+    from benchmarks.change_memory import show_weights, weigh_capture
+    from benchmarks.change_plot import plot_drains
+    from benchmarks.change_speed import drains_as_json, race_drains, show_drains
+    from benchmarks.machine import write_result
+
+    if only in (None, "drain"):
+        races = race_drains(rows, repeat, console)
+        show_drains(races, console)
+        console.print(f"wrote {write_result(output, 'changes', {'drains': drains_as_json(races)})}")
+        plot_drains(races, output / "changes.png")
+        console.print(f"wrote {output / 'changes.png'}")
+    if only in (None, "latency"):
+        show_latency(measure_latency(rate, seconds, console), console)
+    if only in (None, "memory"):
+        show_weights(weigh_capture(large, console), console)
+
+
 @app.command("fuzz")
 def fuzz_command(
     cases: Annotated[int, typer.Option(min=1, help="How many damaged streams.")] = 100_000,
@@ -82,6 +111,7 @@ def all_command(output: Output = RESULTS) -> None:
     """Run everything with its defaults: the copy first, while nothing else has warmed the machine."""
     copy_command(output=output)
     memory_command(output=output)
+    changes_command(output=output)
     fuzz_command(output=output)
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.rows import namedtuple_row
 
 from walrelay.config.settings import capture_settings
 from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader
+from walrelay.postgres.slot import find_slot, flushed_lsn
 from walrelay.postgres.source import PostgresSource
+from walrelay.testing.capturing import capturing
 from walrelay.testing.replay import replay
 from walrelay.testing.workload import DDL_KINDS, Workload
 
@@ -44,15 +49,9 @@ def test_every_sample_of_a_wild_workload_is_found_in_the_log(database: str, tmp_
         workload.create(connection)
         capture_all(database, log, slot=slot, **settings)
         capture = Capture(streaming_early(database), slot=slot, log=log, settings=capture_settings(**settings))
-        thread = threading.Thread(target=capture.run)
-        thread.start()
-        try:
-            with workload.running():
-                for _ in range(8):
-                    samples.append(workload.sample(connection))
-        finally:
-            capture.stop()
-            thread.join()
+        with capturing(capture), workload.running():
+            for _ in range(8):
+                samples.append(workload.sample(connection))
         workload.run(transactions=2500)
         samples.append(workload.sample(connection))
         last = capture_all(database, log, slot=slot, **settings).status()
@@ -65,3 +64,38 @@ def test_every_sample_of_a_wild_workload_is_found_in_the_log(database: str, tmp_
     for sample in samples:
         assert replay(changes, workload.keys, sample).differences(sample) == []
     assert len({change.xid for change in changes}) > 1000
+
+
+@pytest.mark.slow
+def test_an_idle_publication_beside_a_busy_table_holds_back_no_wal(database: str, tmp_path: Path) -> None:
+    """For a minute (SEMANTICS 6). The slot's restart point moves with the server's own records, every 15 s or so."""
+    slot = f"idle_{threading.get_native_id()}"
+    with psycopg.connect(database, autocommit=True, row_factory=namedtuple_row) as connection:
+        connection.execute("CREATE TABLE quiet (id int); CREATE TABLE busy (id int, body text)")
+        connection.execute("CREATE PUBLICATION p FOR TABLE quiet")
+        capture = Capture(PostgresSource(database, publication="p"), slot=slot, log=tmp_path / "log")
+        with capturing(capture):
+            _until(lambda: find_slot(connection, slot) is not None and capture.status().state == "streaming")
+            begun, written = time.monotonic(), 0
+            behind, retained = [], []
+            start = flushed_lsn(connection)
+            while time.monotonic() - begun < 60:
+                connection.execute("INSERT INTO busy SELECT g, repeat('x', 1000) FROM generate_series(1, 100) g")
+                time.sleep(0.05)
+                found = find_slot(connection, slot)
+                assert found is not None
+                behind.append(found.behind_bytes)
+                retained.append(found.retained_bytes)
+            written = flushed_lsn(connection) - start
+        connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+    assert written > 50_000_000
+    assert sorted(behind)[len(behind) * 9 // 10] < written / 10, "confirmed follows within seconds"
+    assert min(retained[-len(retained) // 4 :]) < written / 2, "what is kept back does not grow with what is written"
+    assert LogReader(tmp_path / "log").entries() == [], "and nothing was logged for it"
+
+
+def _until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.02)

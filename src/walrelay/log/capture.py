@@ -7,6 +7,7 @@ server waits.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from walrelay.config.settings import CaptureSettings, capture_settings
-from walrelay.errors import ConfigError, LineageError, SlotMissingError, WalrelayError
+from walrelay.errors import ConfigError, ConnectionLostError, LineageError, SlotMissingError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.log.ack import acknowledged
 from walrelay.log.housekeeping import Housekeeping
@@ -227,7 +228,8 @@ class Capture:
                 slot = create_slot(catalog, self.slot, failover=self.settings.failover)
                 hit("slot.after_create")
             check_usable(slot, system.database)
-            assert slot.confirmed_lsn is not None
+            if slot.confirmed_lsn is None:
+                raise in_use(slot)  # it is being made: the server goes on when the client that asked for it has died
             lineage = Lineage(self.slot, system.system_identifier, system.timeline, slot.confirmed_lsn)
             claim(self.storage, lineage)
         if lineage.slot != self.slot:
@@ -347,9 +349,13 @@ class _Stream:
                 return
 
     def _offer_idle(self) -> None:
-        """When nothing at all is in flight, the position of a keepalive may become the log's head (SEMANTICS 3)."""
+        """When nothing at all is in flight, the position of a keepalive may become the log's head (SEMANTICS 3).
+
+        What is queued comes before it: the writer takes that first, and moves the head only if nothing is left of it.
+        To wait for an empty queue would be to wait for ever where keepalives come all the time (SEMANTICS 6).
+        """
         position = Lsn(self.cutter.keepalive_end)
-        in_flight = self.cutter.in_transaction or len(self.open) or self._queue.unfinished_tasks or not self.writer.idle
+        in_flight = self.cutter.in_transaction or len(self.open) or not self.writer.idle
         now = time.monotonic()
         target = self._capture._target
         eager = target is not None and position >= target > self.writer.durable_lsn
@@ -400,11 +406,20 @@ class _Stream:
     def _end(self, clean: bool) -> None:
         """Publish what came whole, confirm it, and let go."""
         self.open.clear()
-        self._queue.put(None) if self._error is None else None
+        handed_over = False
         while self._thread.is_alive():
-            self._thread.join(CONFIRM_SECONDS)
-            if clean and self._thread.is_alive():
-                self._confirm()
+            # The writer may be busy for long, and may fail meanwhile: it must have ended before anybody goes on.
+            if not handed_over:
+                with contextlib.suppress(queue.Full):
+                    self._queue.put(None, timeout=CONFIRM_SECONDS)
+                    handed_over = True
+            else:
+                self._thread.join(CONFIRM_SECONDS)
+            try:
+                if clean and self._thread.is_alive():
+                    self._confirm()
+            except ConnectionLostError:
+                clean = False
         if clean and self._error is None:
             position = self._acknowledged(time.monotonic() + CONFIRM_SECONDS)
             self._replication.finish(position)

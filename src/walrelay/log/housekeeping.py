@@ -43,7 +43,7 @@ class Housekeeping:
         self._source = source
         self._slot = slot
         self._settings = settings
-        self._compactor = Compactor(storage, manifest, lease.epoch)
+        self._compactor = Compactor(storage, manifest, lease.epoch, check=lease.check)
         self._retention = Retention(
             storage, manifest, ReaderPositions(storage), max_age=settings.retain_age, check=lease.check
         )

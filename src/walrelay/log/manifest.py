@@ -172,7 +172,7 @@ class Manifest:
         torn: list[str] | None = None
         with self._lock:
             while True:
-                names = [name for name in self._storage.list(MANIFEST) if _NAME.fullmatch(name)]
+                names = [n for n in self._storage.list(MANIFEST) if n in self._known or _NAME.fullmatch(n)]
                 try:
                     self._learn(names)
                     chain = cover(self._known.values())
