@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,14 @@ from rich.console import Console
 
 RESULTS = Path(__file__).resolve().parent / "results"
 Output = Annotated[Path, typer.Option(help="Where figures and plots go.")]
+
+
+class FuzzKind(StrEnum):
+    """What can be fuzzed alone."""
+
+    copy = "copy"
+    changes = "changes"
+
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_show_locals=False)
 # A table that is written to a file or a pipe has no edge to keep to.
@@ -90,7 +99,8 @@ def changes_command(
 
 @app.command("fuzz")
 def fuzz_command(
-    cases: Annotated[int, typer.Option(min=1, help="How many damaged streams.")] = 100_000,
+    cases: Annotated[int, typer.Option(min=1, help="How many damaged streams, of all kinds together.")] = 100_000,
+    kind: Annotated[FuzzKind | None, typer.Option(help="Streams of this kind alone; without it both.")] = None,
     seed: Annotated[int, typer.Option(help="Other seeds give other cases.")] = 1,
     first: Annotated[int, typer.Option(min=0, help="Number of the first case, to do one again.")] = 0,
     bounds: Annotated[
@@ -98,10 +108,12 @@ def fuzz_command(
     ] = None,
     output: Output = RESULTS,
 ) -> None:
-    """Feed damaged COPY streams to the decoder: rows or one kind of error, and nothing else."""
+    """Feed damaged COPY and replication streams to the decoders: rows or one kind of error, and nothing else."""
     from benchmarks.fuzz.run import run_fuzz
+    from benchmarks.fuzz.subjects import SUBJECTS
 
-    ok = run_fuzz(cases=cases, seed=seed, first=first, bounds=bounds, output=output, console=console)
+    kinds = [kind.value] if kind is not None else list(SUBJECTS)
+    ok = run_fuzz(kinds=kinds, cases=cases, seed=seed, first=first, bounds=bounds, output=output, console=console)
     if not ok:
         raise typer.Exit(1)
 

@@ -1,1 +1,1 @@
-"""Damaged COPY streams: whatever the bytes are, they give rows or are refused in one way."""
+"""Damaged streams of both roads: whatever the bytes are, they give rows or are refused in one way."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from random import Random
 
@@ -31,6 +32,10 @@ Key = tuple[int, str]
 """A relation's number and name, which has the number of its shape in it."""
 
 
+MOST_READS = 1000
+"""About: a long stream is not read byte by byte, short ones are."""
+
+
 @dataclass
 class Decoded:
     """What came out of a stream."""
@@ -41,8 +46,10 @@ class Decoded:
     waiting: bool = False
     """At the end a transaction, or a frame, was not whole."""
 
-    def tables(self) -> dict[Key, pa.Table]:
-        return {key: pa.Table.from_batches(batches) for key, batches in self.changes.items()}
+    def table(self, key: Key, schema: pa.Schema) -> pa.Table:
+        """The changes of a table for as long as it has this schema: a damaged description may give it another."""
+        batches = takewhile(lambda batch: batch.schema.equals(schema), self.changes.get(key, []))
+        return pa.Table.from_batches(batches, schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +83,12 @@ class ChangeReading:
 
     def _pieces(self, cutter: StreamCutter, data: bytes) -> Iterator[Piece]:
         rng, at = Random(self.seed), 0
+        step = max(self.step, len(data) // MOST_READS)
         while at < len(data):
             room = cutter.room()
             if not 0 < len(room) <= 4 * (self.capacity + at):
                 raise BrokenPromiseError(f"room for {len(room)} bytes, after {at} had come")
-            some = data[at : at + min(len(room), rng.randint(1, self.step))]
+            some = data[at : at + min(len(room), rng.randint(1, step))]
             room[: len(some)] = some
             cutter.received(len(some))
             at += len(some)

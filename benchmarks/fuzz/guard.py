@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.fuzz.cases import MOST_FAILURES, Failure, FuzzReport, describe_case
+from benchmarks.fuzz.cases import MOST_FAILURES, Failure, FuzzReport
 from benchmarks.fuzz.report import report_from_json
+from benchmarks.fuzz.subjects import SUBJECTS, SubjectName
 from benchmarks.fuzz.worker import TRACE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +31,7 @@ NOT_BEGUN = -1
 class Guard:
     """Runs ranges of cases; `progress` hears how many are done."""
 
+    kind: SubjectName
     seed: int
     progress: Callable[[int], None]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +51,7 @@ class Guard:
             case, ending = died_at
             if case == NOT_BEGUN:
                 raise RuntimeError(f"the fuzz worker ended before its first case: {ending}")
-            damage, road = describe_case(case, self.seed)
+            damage, road = SUBJECTS[self.kind].describe(case, self.seed)
             report.failures.append(Failure(case, damage, road, ending))
             report.count(damage, "failed")
             # What the process had found is lost with it, so its good cases run once more.
@@ -65,6 +67,7 @@ class Guard:
                 sys.executable,
                 "-m",
                 "benchmarks.fuzz.worker",
+                self.kind,
                 str(self.seed),
                 str(first),
                 str(count),

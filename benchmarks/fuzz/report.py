@@ -36,7 +36,7 @@ def report_from_json(said: dict[str, Any]) -> FuzzReport:
     )
 
 
-def show_report(report: FuzzReport, title: str, console: Console) -> None:
+def show_report(report: FuzzReport, title: str, kind: str, console: Console) -> None:
     """Print what became of each kind of damage, the slowest case, and the failures."""
     table = RichTable(title=title)
     table.add_column("damage")
@@ -60,5 +60,5 @@ def show_report(report: FuzzReport, title: str, console: Console) -> None:
     else:
         console.print(
             f"[red]{len(report.failures)} of {report.cases:,} cases failed[/]; one again: "
-            f"python -m benchmarks fuzz --seed {report.seed} --first {report.failures[0].case} --cases 1"
+            f"python -m benchmarks fuzz --kind {kind} --seed {report.seed} --first {report.failures[0].case} --cases 1"
         )

@@ -27,7 +27,12 @@ NAMES: Final = frozenset(
         "compaction.after_publish",
         "events.before_write",
         "events.after_write",
+        "progress.before_record",
         "progress.after_record",
+        "copy.during",
+        "copy.after_finished",
+        "catchup.before",
+        "catchup.after",
     }
 )
 _armed: dict[str, str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from walrelay.config.settings import Ack, CaptureSettings, CopySettings, capture_settings, copy_settings
 from walrelay.decode.warm import ensure_warm
@@ -21,9 +22,9 @@ from walrelay.destinations.base import Destination, DestinationContext
 from walrelay.destinations.staging import staging_area, sweep
 from walrelay.errors import ConfigError, CopyFailedError
 from walrelay.log.capture import Until
-from walrelay.log.identity import read_lineage
+from walrelay.log.identity import Lineage, read_lineage
+from walrelay.log.reader import LogReader
 from walrelay.log.storage import open_storage
-from walrelay.model.lsn import Lsn
 from walrelay.model.phases import Init
 from walrelay.postgres.catalog import PublishedTable, published_tables, storage_of
 from walrelay.postgres.connection import connect
@@ -32,8 +33,8 @@ from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import spark_session
 from walrelay.stores.base import PipelineStore
 from walrelay.stores.memory import MemoryStore
-from walrelay.workers.apply import ApplyWorker
 from walrelay.workers.capture_process import CaptureProcess
+from walrelay.workers.live import LiveParts, LiveRun, PipelineStatus
 from walrelay.workers.progress import CopyProgress
 from walrelay.workers.report import Listener, RunSummary, Silent, TableReport
 from walrelay.workers.table_sync import CopyRun, sync_table
@@ -41,16 +42,17 @@ from walrelay.workers.table_sync import CopyRun, sync_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Mode = Literal["copy", "changes"]
+Mode = Literal["copy", "changes", "both"]
 POLL_SECONDS = 0.05
 
 
 class Pipeline:
     """Brings the tables of the source's publication into the destination.
 
-    Mode `copy` copies every table once. Mode `changes` hands on every committed change from now on: capture lands them
-    in the change log at `log`, through the replication slot `slot`, and a streaming query applies the log. `id` names
-    the pipeline as a reader of the log; the same id goes on where it was.
+    Mode `both` copies every table and keeps it current, for ever. Mode `copy` copies every table once. Mode `changes`
+    hands on every committed change from now on. Changes are landed in the change log at `log`, through the replication
+    slot `slot`, and a streaming query applies the log. `id` names the pipeline in the store and as a reader of the log;
+    the same id, store and log go on where they were.
 
     `spark` is the session to use; without one the active session, else a quiet local one (`spark_settings` override
     its defaults, see `walrelay.spark.session.LOCAL_SETTINGS`). `settings` says how to copy, `capture` how to capture.
@@ -79,10 +81,10 @@ class Pipeline:
         if mode != "copy" and not destination.takes_events:
             raise ConfigError(
                 f"the destination {destination.name} takes no changes in this version",
-                hint="Use mode copy, or the destination stdout, memory or null.",
+                hint="Use mode copy with it.",
             )
         if mode != "copy" and log is None:
-            raise ConfigError("mode changes needs a place for the change log", hint='Pipeline(…, log="DIR")')
+            raise ConfigError(f"mode {mode} needs a place for the change log", hint='Pipeline(…, log="DIR")')
         self.id = id
         self.log = log
         self.slot = slot or default_slot(source.publication)
@@ -96,70 +98,128 @@ class Pipeline:
         self._spark_settings = spark_settings
         self._listener: Listener = listener or Silent()
         self._stopping = Event()
+        self._live: LiveRun | None = None
+        self._thread: threading.Thread | None = None
+        self._outcome: RunSummary | None = None
+        self._failure: BaseException | None = None
 
     def run(self, until: Until | None = None) -> RunSummary:
         """Do the mode's work and return what was done.
 
         Mode `copy`: all tables; when some failed the others are in place, and it raises `CopyFailedError` with the
-        summary in `.summary`. Mode `changes`: until `shutdown()`, or, with `until="caught-up"`, until every change that
-        was committed when it started is in the destination.
+        summary in `.summary`. Mode `changes`: until `shutdown()` or, with `until="caught-up"`, until every change that
+        was committed when it started is in the destination. Mode `both`: the same, and every table is ready.
         """
         self._stopping.clear()
-        return self._run_copy() if self.mode == "copy" else self._run_changes(until)
+        return self._run_copy() if self.mode == "copy" else self._run_live(until)
 
-    def _run_changes(self, until: Until | None) -> RunSummary:
+    def start(self, until: Until | None = None) -> None:
+        """Run in the background; `wait()` for its end."""
+        if self._thread is not None:
+            raise ConfigError("the pipeline was started already", hint="wait() for it, or make another one.")
+
+        def work() -> None:
+            try:
+                self._outcome = self.run(until)
+            except BaseException as error:  # raised by wait()
+                self._failure = error
+
+        self._thread = threading.Thread(target=work, name="walrelay-pipeline")
+        self._thread.start()
+
+    def wait(self, timeout: float | None = None) -> RunSummary | None:
+        """What a started pipeline has done, once it has ended (None before that); raises what ended it."""
+        assert self._thread is not None, "start() comes first"
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            return None
+        self._thread = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return self._outcome
+
+    def status(self) -> PipelineStatus | None:
+        """Where it stands; None before it runs. Not for mode `copy`, which tells its listener."""
+        return self._live.status() if self._live is not None else None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.wait()
+
+    def _run_live(self, until: Until | None) -> RunSummary:
         assert self.log is not None
         begun = time.monotonic()
         ensure_warm(self._listener.notice)
         location = str(self.log)
-        storage = open_storage(location)
-        ack: Ack = self.capture.ack or ("destination" if storage.local else "log")
-        process = CaptureProcess(
+        with self.store.acquire_pipeline_lock():
+            self.store.load_table_replication_states()
+            self.store.load_table_schemas()
+            with connect(self.source, application="walrelay discovery") as connection:
+                published_tables(connection, self.source.publication)  # raises when there is none
+                target = flushed_lsn(connection) if until is not None else None
+            process = self._capture_process(location)
+            self.destination.startup(DestinationContext(self.id, self.settings, notify=self._listener.notice))
+            try:
+                process.start()
+                self._spark = spark_session(self._spark, self._spark_settings)
+                lineage = self._wait_for_log(process, location)
+                if lineage is None:
+                    return RunSummary((), time.monotonic() - begun)
+                with self._staging() as staging:
+                    live = LiveRun(self._live_parts(location, lineage, process, staging))
+                    self._live = live
+                    live.run(target)
+            finally:
+                try:
+                    process.stop()
+                finally:
+                    self.destination.shutdown()
+        summary = RunSummary(tuple(live.reports), time.monotonic() - begun, changes=live.changes)
+        if summary.failed and until is not None:
+            raise failed(summary)
+        return summary
+
+    def _capture_process(self, location: str) -> CaptureProcess:
+        ack: Ack = self.capture.ack or ("destination" if open_storage(location).local else "log")
+        return CaptureProcess(
             self.source,
             slot=self.slot,
             log=location,
             settings=self.capture.model_copy(update={"ack": ack}),
             notify=self._listener.notice,
         )
-        self.destination.startup(DestinationContext(self.id, self.settings, notify=self._listener.notice))
-        rows = 0
-        try:
-            with connect(self.source, application="walrelay discovery") as connection:
-                published_tables(connection, self.source.publication)  # raises when there is none
-                target = flushed_lsn(connection) if until is not None else None
-            process.start()
-            self._spark = spark_session(self._spark, self._spark_settings)
-            if not self._wait_for_log(process, location):
-                return RunSummary((), time.monotonic() - begun)
-            worker = ApplyWorker(self._spark, location, self.destination, self.id)
-            self._apply(worker, process, target)
-            rows = worker.rows
-        finally:
-            try:
-                process.stop()
-            finally:
-                self.destination.shutdown()
-        return RunSummary((), time.monotonic() - begun, changes=rows)
 
-    def _wait_for_log(self, process: CaptureProcess, location: str) -> bool:
-        """Capture makes the log once it has its slot; False when stopped before that."""
+    def _live_parts(self, location: str, lineage: Lineage, process: CaptureProcess, staging: Path) -> LiveParts:
+        assert self._spark is not None
+        return LiveParts(
+            id=self.id,
+            source=self.source,
+            destination=self.destination,
+            store=self.store,
+            settings=self.settings,
+            spark=self._spark,
+            log=LogReader(location),
+            location=location,
+            lineage=lineage,
+            process=process,
+            staging=staging,
+            listener=self._listener,
+            stopping=self._stopping,
+            copies=self.mode == "both",
+        )
+
+    def _wait_for_log(self, process: CaptureProcess, location: str) -> Lineage | None:
+        """Capture makes the log once it has its slot; None when stopped before that."""
         storage = open_storage(location)
-        while read_lineage(storage) is None:
+        while (lineage := read_lineage(storage)) is None:
             if self._stopping.wait(POLL_SECONDS) or process.wait(0):
-                return read_lineage(storage) is not None
-        return True
-
-    def _apply(self, worker: ApplyWorker, process: CaptureProcess, target: Lsn | None) -> None:
-        """Until stopped, or until all up to `target` is in the destination."""
-        worker.start()
-        try:
-            while not self._stopping.wait(POLL_SECONDS):
-                worker.check()
-                process.check()
-                if target is not None and worker.log.head() >= target and worker.position >= worker.log.end():
-                    return
-        finally:
-            worker.stop()
+                return read_lineage(storage)
+        return lineage
 
     def _run_copy(self) -> RunSummary:
         begun = time.monotonic()

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,14 @@ class RestingWorkload:
         self._rest = rest
         self._sample_every = sample_every
         self._stop = threading.Event()
+        self._turn = threading.Lock()
         self._failures: list[BaseException] = []
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is committed in the block."""
+        with self._turn:
+            yield
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -245,7 +253,8 @@ class RestingWorkload:
         try:
             bursts = 0
             while not self._stop.is_set():
-                self.committed += self.workload.run(transactions=self._burst, stop=self._stop).committed
+                with self._turn:
+                    self.committed += self.workload.run(transactions=self._burst, stop=self._stop).committed
                 bursts += 1
                 if bursts % self._sample_every == 0:
                     self.sample()
@@ -281,7 +290,7 @@ def assert_log_is_whole(log: Path, bursts: RestingWorkload) -> None:
     """Every commit once and in order; every sample, and the append-only ledger, found again; nothing left over."""
     changes = list(LogReader(log).changes())
     positions = [(change.commit_lsn, change.ordinal) for change in changes]
-    assert all(one < next_ for one, next_ in zip(positions, positions[1:], strict=False)), "each once, in order"
+    assert all(one < next_ for one, next_ in pairwise(positions)), "each once, in order"
     assert len({change.xid for change in changes}) >= bursts.committed // 2, "the workload came through"
     for sample in bursts.samples:
         assert replay(changes, bursts.workload.keys, sample).differences(sample) == []
@@ -304,4 +313,3 @@ def assert_nothing_is_left_over(log: Path) -> None:
     assert {f"{DATA}/{path.name}" for path in (log / DATA).iterdir()} == named
     spill = log / "spill"
     assert not spill.exists() or list(spill.iterdir()) == []
-

@@ -7,7 +7,8 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -70,7 +71,7 @@ def finish(task: CaptureTask, bursts: RestingWorkload) -> None:
 
 def test_killed_at_fifty_random_moments(database: str, slot: str, tmp_path: Path) -> None:
     task = CaptureTask(streaming_early(database), slot, tmp_path / "log")
-    bursts = RestingWorkload(create_tables(database, seed=11))
+    bursts = RestingWorkload(create_tables(database, seed=11), burst=20, rest=0.2, sample_every=12)
     chance = random.Random(50)
     assert task.run(until="caught-up") == 0
     reader = LogReader(task.log)
@@ -94,33 +95,51 @@ def test_killed_at_every_step(database: str, slot: str, tmp_path: Path) -> None:
     """At the first and the third pass of every failpoint of capture, one after another, on the same log."""
     task = CaptureTask(streaming_early(database), slot, tmp_path / "log", {**SMALL, "compact": False})
     bursts = RestingWorkload(create_tables(database, seed=12), burst=25)
+    for name in ONCE:  # what is committed before the slot is there is not captured, so the workload begins later
+        assert task.run(failpoints=f"{name}=kill") == -signal.SIGKILL, name
     with Watcher(database, slot, task.log), bursts.running():
-        for name in ONCE:
-            assert task.run(failpoints=f"{name}=kill") == -signal.SIGKILL, name
         for name in EVERYWHERE:
             for passed in (1, 3):
-                process = task.start(failpoints=f"{name}=kill:{passed}")
-                stirring = stir(database) if name in ("spill.write", "head.before_advance") else None
-                process.join(30)
-                if stirring is not None:
-                    stirring.set()
-                assert process.exitcode == -signal.SIGKILL, f"{name} was not passed {passed} times: {task.said()}"
+                with help_to_pass(name, database, bursts):
+                    code = task.run(failpoints=f"{name}=kill:{passed}")
+                assert code == -signal.SIGKILL, f"{name} was not passed {passed} times: {task.said()}"
     finish(task, bursts)
 
 
-def stir(url: str) -> threading.Event:
-    """Until the event is set: transactions that must be spilled, and some that are not published."""
+@contextmanager
+def help_to_pass(name: str, url: str, bursts: RestingWorkload) -> Iterator[None]:
+    """Not every step is taken all the time: some need a large transaction, or a source that is idle."""
+    if name == "spill.write":
+        with repeating(lambda: large_transaction(url)):
+            yield
+    elif name == "head.before_advance":
+        with bursts.paused(), repeating(lambda: commit_unpublished(url)):
+            yield
+    else:
+        yield
+
+
+def commit_unpublished(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO noise VALUES (1)")
+
+
+@contextmanager
+def repeating(action: Callable[[], object]) -> Iterator[None]:
+    """Do it again and again while the block runs."""
     stop = threading.Event()
 
     def work() -> None:
-        with psycopg.connect(url, autocommit=True) as connection:
-            while not stop.is_set():
-                large_transaction(url)
-                connection.execute("INSERT INTO noise VALUES (1)")
-                stop.wait(0.5)
+        while not stop.wait(0.1):
+            action()
 
-    threading.Thread(target=work, name="stir", daemon=True).start()
-    return stop
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @pytest.mark.skipif("hit(" not in inspect.getsource(compaction), reason="compaction has no failpoints yet")
@@ -182,6 +201,7 @@ def test_killed_while_the_slot_is_being_made(database: str, slot: str, tmp_path:
         wait_until(lambda: any("in use by" in one.get("notice", "") for one in task.said()), "it waits for its turn")
         other.commit()
         with bursts.running():
+            wait_until(lambda: bursts.committed > 100, "the workload runs")
             wait_until(lambda: LogReader(task.log).storage.list("manifest") != [], "changes are captured")
         assert second.is_alive()
         second.kill()

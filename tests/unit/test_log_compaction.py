@@ -293,7 +293,7 @@ class Watched(LocalStorage):
 def test_readers_see_the_same_changes_after_every_single_step(tmp_path: Path) -> None:
     storage = Watched(tmp_path)
     manifest = Manifest(storage)
-    for sequence in range(1, 38):
+    for sequence in range(1, 23):
         write_segment(storage, manifest, sequence, [1])
     expected = read_all(storage)
     old_reader = Manifest(storage)
@@ -306,14 +306,14 @@ def test_readers_see_the_same_changes_after_every_single_step(tmp_path: Path) ->
     storage.steps = 0
     clock = Time()
     compactor = Compactor(storage, manifest, 1, CompactionSettings(fan_in=4), clock=clock)
-    assert compactor.run_once() == 9 + 2
+    assert compactor.run_once() == 5 + 1
     clock.now += 9.9
     compactor.run_once()
-    assert len(storage.list("manifest")) == 37 + 11
+    assert len(storage.list("manifest")) == 22 + 6
     clock.now += 0.2
     compactor.run_once()
-    assert len(storage.list("manifest")) == len(storage.list("data")) == 2 + 1 + 1
-    assert storage.steps == 11 * 3 + 2 * 44
+    assert len(storage.list("manifest")) == len(storage.list("data")) == 1 + 1 + 2
+    assert storage.steps == 6 * 3 + 2 * 24
 
 
 def test_one_who_listed_before_the_merge_can_read_through_the_grace_period(storage: LocalStorage) -> None:

@@ -16,11 +16,12 @@ import pyarrow as pa
 from walrelay.decode.base import ARROW, Tally
 from walrelay.decode.table import TableDecoder, arrow_schema
 from walrelay.errors import BadBytesError
-from walrelay.model.schema import SchemaVersion, TableSchema
+from walrelay.model.schema import Column, SchemaVersion, TableSchema
 from walrelay.model.special import SpecialValues
 from walrelay.wire.copy_binary import Rows
 from walrelay.wire.kernel import OK
 from walrelay.wire.pgoutput import (
+    ANY,
     BINARY,
     DELETE,
     INSERT,
@@ -107,10 +108,17 @@ class _Reader:
         schema = version.schema
         self.tally = Tally(ARROW, special_values)
         self.decoder = TableDecoder(schema, self.tally)
-        self.expected = np.array([TEXT if c.as_text else BINARY for c in schema.columns], dtype=np.uint8)
+        self.expected = np.array([_format(c) for c in schema.columns], dtype=np.uint8)
         self.names = pa.array([c.name for c in schema.columns], pa.string())
         self.row_fields = list(self.decoder.arrow_schema)
         self.full = change_schema(schema)
+
+
+def _format(column: Column) -> int:
+    """How the column's fields are sent. Of a type that was dropped since (it has no schema) nobody knows."""
+    if not column.type.schema:
+        return ANY
+    return TEXT if column.as_text else BINARY
 
 
 class ChangeDecoder:
@@ -254,7 +262,8 @@ class ChangeDecoder:
             "schema_version": pa.array(version),
             "row": row,
         }
-        has_old = ((kinds == UPDATE) | (kinds == DELETE)) & (olds > 0)
+        # Not by the number of its fields: that of a table without columns has none.
+        has_old = ((kinds == UPDATE) | (kinds == DELETE)) & (events.old_kinds[chosen] != 0)
         if has_old.any():
             columns |= self._old_images(reader, events, chosen, has_old)
         if marks is not None:
@@ -278,6 +287,8 @@ class ChangeDecoder:
         bad, unchanged = gather_fields(
             firsts, counts, events.starts, events.lengths, events.formats, reader.expected, starts, lengths, marks
         )
+        if bad == OK and width and (short := present & (counts == 0)).any():
+            bad = int(np.argmax(short))  # a row that is there has fields; only one that is not may be all NULL
         if bad != OK:
             raise BadBytesError(
                 f"a row of {reader.version.schema.name} that does not fit the table's description",

@@ -109,6 +109,8 @@ class Destination(Protocol):
     """False when it wants no rows at all: tasks then decode and count, and land nothing."""
     takes_events: bool
     """Whether `write_events` does something: whether it can be kept current."""
+    materializes: bool
+    """Whether it holds tables that mirror the source, so that one it has lost must be copied again."""
 
     def startup(self, context: DestinationContext) -> None:
         """Make sure that writing will work, or say why not, before anything is read."""
@@ -139,6 +141,7 @@ class SimpleDestination:
     target: Target = ARROW
     lands_files = True
     takes_events = False
+    materializes = False
 
     def startup(self, context: DestinationContext) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Tables in a DuckDB file, each replaced by its copy in one transaction.
+"""Tables in a DuckDB file: copies replace them, changes keep them current, each in one transaction.
 
 DuckDB lets one process in at a time, so the file is open only while something is written.
 """
@@ -9,16 +9,20 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from walrelay.decode.base import DUCKDB, Target
 from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.base import DestinationContext, SimpleDestination, TableRows, WriteResult
+from walrelay.destinations.duckdb_apply import Application
 from walrelay.destinations.duckdb_names import refuse_twins
+from walrelay.destinations.duckdb_progress import NO_COLUMNS, WHOLE, ProgressBook
+from walrelay.destinations.duckdb_shape import comment
 from walrelay.destinations.duckdb_types import projection, quoted
+from walrelay.destinations.events import EventBatch
 from walrelay.errors import (
     DestinationBusyError,
     DestinationCorruptError,
@@ -34,14 +38,15 @@ from walrelay.model.schema import TableSchema
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-METADATA = """
-CREATE SCHEMA IF NOT EXISTS _walrelay;
-CREATE TABLE IF NOT EXISTS _walrelay.tables (
-    schema_name VARCHAR, table_name VARCHAR, source_oid BIGINT, primary_key VARCHAR[], column_types VARCHAR[],
-    row_count BIGINT, snapshot_lsn VARCHAR, copied_at TIMESTAMP WITH TIME ZONE,
-    PRIMARY KEY (schema_name, table_name)
-)
-"""
+T = TypeVar("T")
+FILE = "_walrelay_file"
+"""What our own DuckDB calls the file while changes are written: no schema of a source has this name."""
+WAL_BYTES = 1024 * 1024
+"""DuckDB's own log beyond which it is worked into the file: as much as is read again whenever the file is opened."""
+LONGEST_PAUSE = 0.1
+"""Seconds between two attempts to open a file that others have."""
+ATTEMPTS = 10
+"""How often a batch is begun again because compaction has replaced a file of the log meanwhile."""
 
 
 class DuckDBDestination(SimpleDestination):
@@ -51,6 +56,8 @@ class DuckDBDestination(SimpleDestination):
     name = "duckdb"
     target: Target = DUCKDB
     lands_files = True
+    takes_events = True
+    materializes = True
 
     def __init__(self, path: str | Path, *, memory_limit: str | None = None, threads: int | None = None) -> None:
         self.path = Path(path)
@@ -62,6 +69,8 @@ class DuckDBDestination(SimpleDestination):
             self._settings["threads"] = str(threads)
         self._lock = threading.Lock()
         self._context: DestinationContext | None = None
+        self._session: DuckDBPyConnection | None = None
+        """A DuckDB without a file. The file is attached for each batch: that takes a millisecond, opening it twenty."""
 
     def startup(self, context: DestinationContext) -> None:
         _duckdb()
@@ -73,28 +82,36 @@ class DuckDBDestination(SimpleDestination):
         if self.path.is_dir() or not writable:
             raise DestinationNotWritableError(f"cannot write to {self.path}")
         with self._open() as connection:
-            connection.execute(METADATA)
+            _book(connection).create()
 
     def shutdown(self) -> None:
+        with self._lock:
+            if self._session is not None:
+                self._session.close()
+                self._session = None
         self._context = None
 
     def staging_root(self) -> Path | None:
         return self.path.parent / f".{self.path.name}.walrelay"
 
     def drop_table_for_copy(self, schema: TableSchema) -> None:
-        """Nothing: the copy replaces the table and its entry together, and until then the old one stays readable."""
+        """Forget what was applied. The copy replaces the table; until then the old rows stay readable."""
+        with self._open() as connection:
+            connection.execute("BEGIN")
+            _book(connection).create()
+            _book(connection).forget(schema.id)
+            connection.execute("COMMIT")
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         table = f"{quoted(schema.name.schema)}.{quoted(schema.name.name)}"
         with self._open() as connection:
             connection.execute("BEGIN")
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema.name.schema)}")
-            connection.execute(METADATA)
+            book = _book(connection)
+            book.create()
             refuse_twins(connection, schema)
             count = self._replace(connection, table, schema, rows)
-            key = ", ".join(schema.primary_key)
-            comment = f"primary key: {key}" if key else "no primary key"
-            connection.execute(f"COMMENT ON TABLE {table} IS '{comment.replace(chr(39), chr(39) * 2)}'")
+            connection.execute(comment(table, schema))
             connection.execute(
                 "INSERT OR REPLACE INTO _walrelay.tables VALUES (?, ?, ?, ?, ?, ?, ?, now())",
                 [
@@ -103,6 +120,7 @@ class DuckDBDestination(SimpleDestination):
                     None if rows.snapshot_lsn is None else str(rows.snapshot_lsn),
                 ],
             )  # fmt: skip
+            book.copied(schema, rows.snapshot_lsn)
             connection.execute("COMMIT")
         return WriteResult(durable=True, rows=count)
 
@@ -110,8 +128,7 @@ class DuckDBDestination(SimpleDestination):
     def _replace(connection: DuckDBPyConnection, table: str, schema: TableSchema, rows: TableRows) -> int:
         columns = [f"{quoted(column.name)} {duckdb_column_type(column)}" for column in schema.columns]
         if not schema.columns:
-            # A table without columns cannot exist in DuckDB; its rows are all alike and carry nothing.
-            columns = ["_walrelay_no_columns BOOLEAN"]
+            columns = [f"{NO_COLUMNS} BOOLEAN"]
         if not rows.files or not schema.columns:
             connection.execute(f"CREATE OR REPLACE TABLE {table} ({', '.join(columns)})")
             return 0
@@ -132,8 +149,91 @@ class DuckDBDestination(SimpleDestination):
             raise DestinationError(f"{table} took {count} of {rows.rows_total} rows")
         return count
 
+    def write_events(self, batch: EventBatch) -> WriteResult:
+        """Everything of the batch that is new, with the position reached, in one transaction."""
+        assert self._context is not None, "startup() comes first"
+        special_values = self._context.settings.special_values
+        for attempt in range(1, ATTEMPTS + 1):
+            with self._attached() as (connection, catalog):
+                connection.execute("BEGIN")
+                try:
+                    count = Application(connection, catalog, batch, special_values).run()
+                except _duckdb().IOException as error:
+                    # Compaction may have replaced a file since it was listed.
+                    if attempt == ATTEMPTS or "No files found" not in str(error):
+                        raise
+                    continue
+                connection.execute("COMMIT")
+                self._tidy(connection, catalog)
+                return WriteResult(durable=True, rows=count)
+        raise AssertionError("unreachable")
+
     def applied_lsn(self, table: TableId | None) -> Lsn | None:
-        return None
+        """Up to where the table, or all tables together, hold every change; None after a copy, until changes came."""
+        with self._attached() as (connection, catalog):
+            found = ProgressBook(connection, catalog).all().get(WHOLE if table is None else table)
+            return None if found is None else found.applied
+
+    def _tidy(self, connection: DuckDBPyConnection, catalog: str) -> None:
+        """Keep DuckDB's own log short."""
+        try:
+            size = self.path.with_name(f"{self.path.name}.wal").stat().st_size
+        except FileNotFoundError:
+            return
+        if size > WAL_BYTES:
+            connection.execute(f"CHECKPOINT {quoted(catalog)}")
+
+    @contextmanager
+    def _attached(self) -> Iterator[tuple[DuckDBPyConnection, str]]:
+        """The file, ours alone, within a DuckDB that stays; and what it is called there."""
+        with self._lock:
+            session = self._session = self._session or self._new_session()
+            if not self._patiently(lambda: self._attach(session)):
+                connection = self._connect()
+                try:
+                    yield connection, _catalog(connection)
+                except _duckdb().Error as error:
+                    raise failure(error, self.path) from error
+                finally:
+                    connection.close()
+                return
+            try:
+                yield session, FILE
+            except _duckdb().Error as error:
+                raise failure(error, self.path) from error
+            finally:
+                self._detach(session)
+
+    def _new_session(self) -> DuckDBPyConnection:
+        session: DuckDBPyConnection = _duckdb().connect()
+        settings = {"temp_directory": f"{self.path}.tmp", **self._settings}
+        for name, value in settings.items():
+            session.execute(f"SET {name} = '{value.replace(chr(39), chr(39) * 2)}'")
+        # Detaching would otherwise write the last rows of every table that changed anew, for each batch.
+        session.execute("PRAGMA disable_checkpoint_on_shutdown")
+        return session
+
+    def _attach(self, session: DuckDBPyConnection) -> bool:
+        """False when this same program has the file open, and has to share it."""
+        try:
+            session.execute(f"ATTACH '{str(self.path).replace(chr(39), chr(39) * 2)}' AS {FILE}")
+        except _duckdb().Error as error:
+            if "already attached" in str(error):
+                return False
+            raise
+        session.execute(f"USE {FILE}")
+        return True
+
+    def _detach(self, session: DuckDBPyConnection) -> None:
+        """Let go of the file, whatever happened; a DuckDB that cannot is thrown away."""
+        try:
+            with suppress(_duckdb().TransactionException):
+                session.execute("ROLLBACK")
+            session.execute("USE memory")
+            session.execute(f"DETACH {FILE}")
+        except _duckdb().Error:
+            self._session = None
+            session.close()
 
     @contextmanager
     def _open(self) -> Iterator[DuckDBPyConnection]:
@@ -148,25 +248,42 @@ class DuckDBDestination(SimpleDestination):
                 connection.close()
 
     def _connect(self) -> DuckDBPyConnection:
-        duckdb = _duckdb()
+        def connect() -> DuckDBPyConnection:
+            opened: DuckDBPyConnection = _duckdb().connect(str(self.path))
+            # Set afterwards, since a program that has the file open itself must not be refused for other settings.
+            for name, value in self._settings.items():
+                opened.execute(f"SET {name} = '{value}'")
+            return opened
+
+        return self._patiently(connect)
+
+    def _patiently(self, open_file: Callable[[], T]) -> T:
+        """Open the file; wait for others who have it."""
         assert self._context is not None, "startup() comes first"
         deadline = time.monotonic() + self._context.settings.busy_timeout.total_seconds()
-        told = False
+        told, pause = False, 0.002
         while True:
             try:
-                opened: DuckDBPyConnection = duckdb.connect(str(self.path))
-                # Set afterwards, since a program that has the file open itself must not be refused for other settings.
-                for name, value in self._settings.items():
-                    opened.execute(f"SET {name} = '{value}'")
-                return opened
-            except duckdb.Error as error:
+                return open_file()
+            except _duckdb().Error as error:
                 problem = failure(error, self.path)
                 if not isinstance(problem, DestinationBusyError) or time.monotonic() >= deadline:
                     raise problem from error
-                if not told:
+                if not told and pause >= LONGEST_PAUSE:
                     self._context.notify(f"waiting: {problem.message}")
                     told = True
-                time.sleep(0.1)
+                time.sleep(pause)
+                # A reader is often gone at once.
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _book(connection: DuckDBPyConnection) -> ProgressBook:
+    return ProgressBook(connection, _catalog(connection))
+
+
+def _catalog(connection: DuckDBPyConnection) -> str:
+    ((name,),) = connection.execute("SELECT current_database()").fetchall()
+    return str(name)
 
 
 def failure(error: Exception, path: Path) -> DestinationError | DiskFullError:

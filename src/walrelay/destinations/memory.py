@@ -22,6 +22,7 @@ class MemoryDestination(SimpleDestination):
 
     name = "memory"
     takes_events = True
+    materializes = True
 
     def __init__(self) -> None:
         self.changes: list[Change] = []

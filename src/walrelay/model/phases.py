@@ -149,7 +149,9 @@ _NAMES: Final[dict[PhaseType, str]] = {
     Ready: "ready",
     Errored: "errored",
 }
-_TYPES: Final = {name: kind for kind, name in _NAMES.items()}
+_PLAIN: Final[dict[str, TableReplicationPhase]] = {
+    _NAMES[type(phase)]: phase for phase in (Init(), DataSync(), FinishedCopy(), SyncWait(), Ready())
+}
 
 
 def phase_name(phase: TableReplicationPhase) -> str:
@@ -172,12 +174,15 @@ def phase_to_json(phase: TableReplicationPhase) -> dict[str, Any]:
 
 def phase_from_json(body: dict[str, Any]) -> TableReplicationPhase:
     """The phase that `phase_to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
-    kind = _TYPES[body["phase"]]
-    if kind is Catchup or kind is SyncDone:
-        return kind(lsn=Lsn.parse(body["lsn"]))
-    if kind is Errored:
-        return Errored(str(body["reason"]), body["solution"], _policy_from_json(body["retry_policy"]))
-    return kind()
+    match body["phase"]:
+        case "catchup":
+            return Catchup(Lsn.parse(body["lsn"]))
+        case "sync_done":
+            return SyncDone(Lsn.parse(body["lsn"]))
+        case "errored":
+            return Errored(str(body["reason"]), body["solution"], _policy_from_json(body["retry_policy"]))
+        case name:
+            return _PLAIN[name]
 
 
 def _policy_to_json(policy: RetryPolicy) -> dict[str, Any]:

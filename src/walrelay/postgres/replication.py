@@ -20,7 +20,15 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
-from walrelay.errors import ConnectionLostError, SlotInUseError, SlotLostError, SourceError
+from walrelay.errors import (
+    ConnectionLostError,
+    PublicationMissingError,
+    RightsError,
+    SlotInUseError,
+    SlotLostError,
+    SourceError,
+    SourceUnreachableError,
+)
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import quote_name
 from walrelay.postgres.connection import connect_failure, server_error
@@ -55,7 +63,7 @@ class ReplicationConnection:
         try:
             self._connection: psycopg.Connection[Any] = psycopg.connect(conninfo, autocommit=True)
         except psycopg.OperationalError as error:
-            raise connect_failure(error, source) from None
+            raise _refused(str(error), source) or connect_failure(error, source) from None
         self._pgconn = self._connection.pgconn
         self._transport: _Transport | None = None
 
@@ -78,8 +86,13 @@ class ReplicationConnection:
         options += ["streaming 'on'"] if streaming else []
         statement = f"START_REPLICATION SLOT {quote_name(slot)} LOGICAL {position} ({', '.join(options)})"
         kind = _Libpq if self._pgconn.ssl_in_use else _Socket
-        self._transport = kind(self._pgconn)
-        self._transport.start(statement.encode())
+        try:
+            # A role's own setting must not hide the warning that changes are left out (see stream_failure).
+            self._pgconn.exec_(b"SET client_min_messages = warning")
+            self._transport = kind(self._pgconn)
+            self._transport.start(statement.encode())
+        except (OSError, psycopg.Error) as error:
+            raise ConnectionLostError("the connection was lost while starting to stream", hint=RESUMES) from error
 
     def receive(self, cutter: StreamCutter, wait: float) -> bool:
         """Put what came into the cutter; False when nothing came within `wait` seconds."""
@@ -118,18 +131,41 @@ class ReplicationConnection:
         self.close()
 
     def _failed(self, result: Any, doing: str) -> SourceError:
+        if self._pgconn.status != pq.ConnStatus.OK:
+            return ConnectionLostError(f"the connection was lost while {doing}", hint=RESUMES)
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000").decode()
         said = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
         return server_error(state, said, doing=doing)
 
 
 RESUMES = "walrelay connects again and goes on where it was; if it keeps happening look at the server's log."
+UNDECODED = (
+    "Somebody dropped or renamed the publication. Changes made without it cannot be had from this slot any more, also"
+    " when it is there again. Begin anew: create the publication, drop the slot, choose another --log directory, and"
+    " copy again."
+)
+
+
+def _refused(said: str, source: PostgresSource) -> SourceError | None:
+    """Failures to connect that only a walsender has; libpq gives no SQLSTATE for them."""
+    if "WAL sender" in said or "walsender" in said:
+        hint = "Run ALTER ROLE … REPLICATION for it (managed services: grant the role that stands for it)."
+        return RightsError(f"{source.location}: the role may not replicate", hint=hint)
+    if "max_wal_senders" in said:
+        hint = "Raise max_wal_senders, or stop another standby or subscriber."
+        return SourceUnreachableError(f"{source.location} has no connection left for replication", hint=hint)
+    return None
 
 
 def stream_failure(frame: OtherFrame, slot: str) -> SourceError | None:
     """What a message that is not data means: None for notices and the like."""
-    if frame.kind == b"E":
+    fields: dict[bytes, str] = {}
+    if frame.kind in (b"E", b"N"):
         fields = {part[:1]: part[1:].decode("utf-8", "replace") for part in frame.body.split(b"\0") if part}
+        if fields.get(b"R") in ("LoadPublications", "get_publication_oid", "GetPublicationByName"):
+            # Up to 17 an error. From 18 on only a warning, and every change from there on is left out.
+            return PublicationMissingError("the publication is gone", hint=UNDECODED, context={"slot": slot})
+    if frame.kind == b"E":
         state, said = fields.get(b"C", "XX000"), fields.get(b"M", "")
         if state == "55006":
             return SlotInUseError(f"the source said «{said}»", context={"slot": slot})
@@ -216,6 +252,8 @@ class _Libpq:
     def __init__(self, pgconn: Any) -> None:
         self._pgconn = pgconn
         self._rest: list[bytes] = []
+        self._ending = self._over = False
+        pgconn.notice_handler = lambda result: self._rest.append(_report(b"N", result))
 
     def start(self, statement: bytes) -> None:
         self._pgconn.nonblocking = 0
@@ -223,10 +261,8 @@ class _Libpq:
         result = self._pgconn.get_result()
         if result is not None and result.status == pq.ExecStatus.COPY_BOTH:
             return
-        state = b"XX000" if result is None else result.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000"
-        said = b"" if result is None else result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
-        body = b"C" + state + b"\0M" + said + b"\0\0"
-        self._rest.append(b"E" + struct.pack("!i", len(body) + 4) + body)
+        self._rest.append(_report(b"E", result))
+        self._over = True
 
     def receive(self, cutter: StreamCutter, wait: float) -> bool:
         received = False
@@ -249,26 +285,34 @@ class _Libpq:
     def _take(self, wait: float) -> bool:
         """One message from libpq, if one comes in time."""
         deadline = time.monotonic() + wait
-        while True:
+        while not self._over:
             count, message = self._pgconn.get_copy_data(1)
             if count > 0:
                 self._rest.append(b"d" + struct.pack("!i", count + 4) + bytes(message))
                 return True
             if count == -1:
-                self._rest.append(b"c" + struct.pack("!i", 4))
+                # An error ends the stream too, and is then what libpq has next.
+                result = None if self._ending else self._pgconn.get_result()
+                failed = result is not None and result.status == pq.ExecStatus.FATAL_ERROR
+                self._rest.append(_report(b"E", result) if failed else b"c" + struct.pack("!i", 4))
+                self._over = True
                 return True
+            if self._rest:
+                return True  # a notice
             poll = select.poll()
             poll.register(self._pgconn.socket, select.POLLIN)
             left = deadline - time.monotonic()
             if not poll.poll(max(0.0, left) * 1000):
                 return False
             self._pgconn.consume_input()
+        return False
 
     def send(self, message: bytes) -> None:
         self._pgconn.put_copy_data(message)
         self._pgconn.flush()
 
     def finish(self, wait: float) -> None:
+        self._ending = True
         self._pgconn.put_copy_end()
         self._pgconn.flush()
         deadline = time.monotonic() + wait
@@ -278,3 +322,15 @@ class _Libpq:
 
     def close(self) -> None:
         pass
+
+
+def _report(kind: bytes, result: Any) -> bytes:
+    """An error or a notice as it was on the wire, as far as `stream_failure` looks at it."""
+    fields = (
+        (b"C", pq.DiagnosticField.SQLSTATE, b"XX000"),
+        (b"M", pq.DiagnosticField.MESSAGE_PRIMARY, b""),
+        (b"R", pq.DiagnosticField.SOURCE_FUNCTION, b""),
+    )
+    told = ((mark, (result and result.error_field(field)) or otherwise) for mark, field, otherwise in fields)
+    body = b"".join(mark + value + b"\0" for mark, value in told) + b"\0"
+    return kind + struct.pack("!i", len(body) + 4) + body

@@ -49,7 +49,7 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    found = given or SparkSession.getActiveSession()
+    found = given or running_session()
     if found is not None:
         return found
     check_java()
@@ -60,6 +60,17 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
     SparkContext(conf=conf, gateway=_quiet_gateway(conf))
     return SparkSession.builder.getOrCreate()
+
+
+def running_session() -> SparkSession | None:
+    """The active session, or the one that another thread has made: `active` is a matter of the thread."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    return active
 
 
 def _quiet_gateway(conf: SparkConf) -> JavaGateway:
@@ -80,9 +91,7 @@ def _quiet_gateway(conf: SparkConf) -> JavaGateway:
 
 def stop_session() -> None:
     """Stop the active session, if any: at the end of a command, so that its processes end before it does."""
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.getActiveSession()
+    session = running_session()
     if session is not None:
         session.stop()
 

@@ -3,73 +3,129 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
+from walrelay.log.identity import Lineage
+from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
-from walrelay.model.phases import TableReplicationPhase, is_persisted
+from walrelay.model.phases import TableReplicationPhase, advanced, is_persisted
+from walrelay.model.progress import TableSync, WorkerType
 from walrelay.model.schema import TableSchema
+from walrelay.stores.base import PipelineLock
+from walrelay.stores.cache import CachedReads, merged, outlived
+from walrelay.stores.failures import NoEarlierPhaseError, StoreInUseError
+from walrelay.stores.records import DestinationTableMetadata, DurableProgress, SchemaSnapshot
+
+_running: dict[str, str] = {}
+"""The pipelines that this process runs, with the names of the threads that do."""
+_running_lock = threading.Lock()
 
 
-class MemoryStore:
-    """Everything in dictionaries; for one-off copies and tests."""
+class _ProcessLock:
+    """Cannot be lost."""
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._history: defaultdict[TableId, list[TableReplicationPhase]] = defaultdict(list)
-        self._passing: dict[TableId, TableReplicationPhase] = {}
-        self._schemas: dict[TableId, TableSchema] = {}
+    def check(self) -> None:
+        pass
+
+
+class MemoryStore(CachedReads):
+    """Everything in dictionaries; for one-off copies and tests. Without an id it belongs to a pipeline of its own."""
+
+    def __init__(self, pipeline_id: str | None = None) -> None:
+        super().__init__(f"memory-{uuid.uuid4().hex[:12]}" if pipeline_id is None else pipeline_id)
+        self._progress: dict[WorkerType, DurableProgress] = {}
 
     def load_table_replication_states(self) -> int:
-        return len(self.get_table_replication_states())
+        return len(self._histories)
 
-    def get_table_replication_state(self, table: TableId) -> TableReplicationPhase | None:
-        return self.get_table_replication_states().get(table)
+    def load_destination_tables_metadata(self) -> int:
+        return len(self._metadata)
 
-    def get_table_replication_states(self) -> dict[TableId, TableReplicationPhase]:
-        with self._lock:
-            kept = {table: phases[-1] for table, phases in self._history.items() if phases}
-            return kept | self._passing
+    def load_table_mappings(self) -> int:
+        return len(self._mappings)
+
+    def load_table_schemas(self) -> int:
+        return len(self.get_table_schemas())
 
     def update_table_replication_state(self, table: TableId, phase: TableReplicationPhase) -> None:
         self.update_table_replication_states({table: phase})
 
-    def update_table_replication_states(self, phases: dict[TableId, TableReplicationPhase]) -> None:
+    def update_table_replication_states(self, phases: Mapping[TableId, TableReplicationPhase]) -> None:
+        kept = {table: phase for table, phase in phases.items() if is_persisted(phase)}
         with self._lock:
-            for table, phase in phases.items():
-                if is_persisted(phase):
-                    self._history[table].append(phase)
-                    self._passing.pop(table, None)
-                else:
-                    self._passing[table] = phase
+            histories = {table: advanced(self._histories.get(table, ()), phase) for table, phase in kept.items()}
+            self._set_phases(histories, {table: phase for table, phase in phases.items() if table not in kept})
 
     def rollback_table_replication_state(self, table: TableId) -> TableReplicationPhase:
         with self._lock:
-            phases = self._history[table]
-            if len(phases) < 2:
-                raise KeyError(f"table {table} has no earlier phase")
-            phases.pop()
+            history = self._histories.get(table, ())
+            if table not in self._passing:
+                history = history[:-1]
+            if not history:
+                raise NoEarlierPhaseError(f"table {table} has no earlier phase")
             self._passing.pop(table, None)
-            return phases[-1]
+            self._histories[table] = history
+            return history[-1]
 
-    def store_table_schema(self, schema: TableSchema) -> TableSchema:
+    def get_durable_progress(self, worker: WorkerType) -> DurableProgress | None:
         with self._lock:
-            self._schemas[schema.id] = schema
-        return schema
+            return self._progress.get(worker)
 
-    def get_table_schema(self, table: TableId) -> TableSchema | None:
+    def update_durable_progress(self, worker: WorkerType, lineage: Lineage, lsn: Lsn) -> Lsn:
         with self._lock:
-            return self._schemas.get(table)
+            self._progress[worker] = merged(self._progress.get(worker), worker, DurableProgress(lineage, lsn))
+            return self._progress[worker].lsn
 
-    def get_table_schemas(self) -> list[TableSchema]:
+    def delete_durable_progress(self, worker: WorkerType) -> None:
         with self._lock:
-            return list(self._schemas.values())
+            self._progress.pop(worker, None)
+
+    def store_destination_table_metadata(self, table: TableId, metadata: DestinationTableMetadata) -> None:
+        with self._lock:
+            self._metadata[table] = metadata
+
+    def store_table_mapping(self, table: TableId, destination_table: str) -> None:
+        with self._lock:
+            self._mappings[table] = destination_table
+
+    def store_table_schema(self, schema: TableSchema, snapshot_lsn: Lsn) -> SchemaSnapshot:
+        with self._lock:
+            self._schemas.setdefault(schema.id, {})[snapshot_lsn] = schema
+        return SchemaSnapshot(schema, snapshot_lsn)
+
+    def prune_table_schemas(self, retentions: Mapping[TableId, Lsn]) -> int:
+        pruned = 0
+        with self._lock:
+            for table, retention in retentions.items():
+                versions = self._schemas.get(table, {})
+                for lsn in outlived(list(versions), retention):
+                    del versions[lsn]
+                    pruned += 1
+        return pruned
 
     def clear_table_copy_state(self, table: TableId) -> None:
         with self._lock:
-            self._schemas.pop(table, None)
+            self._forget_copy(table)
+            self._progress.pop(TableSync(table), None)
 
     def delete_table_pipeline_state(self, table: TableId) -> None:
         with self._lock:
-            self._schemas.pop(table, None)
-            self._passing.pop(table, None)
-            self._history.pop(table, None)
+            self.clear_table_copy_state(table)
+            self._forget_phases(table)
+
+    @contextmanager
+    def acquire_pipeline_lock(self) -> Iterator[PipelineLock]:
+        with _running_lock:
+            if (holder := _running.get(self.pipeline_id)) is not None:
+                raise StoreInUseError(f"this process runs the pipeline {self.pipeline_id} already (thread {holder})")
+            _running[self.pipeline_id] = threading.current_thread().name
+        try:
+            yield _ProcessLock()
+        finally:
+            with _running_lock:
+                del _running[self.pipeline_id]
+
+    def close(self) -> None:
+        pass

@@ -22,7 +22,7 @@ RELATION, TYPE, ORIGIN, MESSAGE = ord("R"), ord("Y"), ord("O"), ord("M")
 KEY, OLD_ROW = ord("K"), ord("O")
 NULL, UNCHANGED = -1, -2
 """Lengths of fields that have no bytes."""
-TEXT, BINARY = ord("t"), ord("b")
+TEXT, BINARY, ANY = ord("t"), ord("b"), 0
 
 DONE, FULL = 0, 1
 BAD_MESSAGE, BAD_TUPLE, BAD_FIELD, BAD_END, BAD_FRAME = -1, -2, -3, -4, -5
@@ -225,8 +225,8 @@ def gather_fields(
 ) -> Any:  # fmt: skip
     """Fields of many rows → columns × rows: (OK or the bad row, how many fields are unchanged).
 
-    A row with a count of 0 is all NULL; else it must have a field for each column, of the expected format. `marks`
-    (columns × rows) gets a 1 where a field is unchanged.
+    A row with a count of 0 is all NULL; else it must have a field for each column, of the expected format (or `ANY`).
+    `marks` (columns × rows) gets a 1 where a field is unchanged.
     """
     width = expected.size
     unchanged = 0
@@ -248,7 +248,7 @@ def gather_fields(
                 marks[column, row] = 1
                 unchanged += 1
                 length = NULL
-            elif length >= 0 and formats[first + column] != expected[column]:
+            elif length >= 0 and expected[column] != ANY and formats[first + column] != expected[column]:
                 return row, unchanged
             out_lengths[column, row] = length
     return OK, unchanged

@@ -90,6 +90,8 @@ def walk_frames(buf: Any, at: Any, end: Any, mode: Any, txns: Any, count: Any, f
             if count == txns.shape[1]:
                 return TABLE_FULL, at, ready, mode, count, np.int64(0)
             txns[COMMIT_LSN, count] = be64(buf, message + 1)
+            if txns[COMMIT_LSN, count] <= 0:
+                return BAD_BEGIN, at, ready, mode, count, np.int64(0)
             txns[COMMIT_TIME, count] = be64(buf, message + 9) + EPOCH_MICROS
             txns[XID, count] = np.int64(be32(buf, message + 17)) & 0xFFFFFFFF
             mode = INSIDE
@@ -312,7 +314,7 @@ class StreamCutter:
                 yield Part(self._xid, True, memoryview(b""))
             case b"E", 1:
                 self._mode = OUTSIDE
-            case b"c", 30:
+            case b"c", 30 if message[5] == 0:
                 yield Committed(_commit(_unsigned(message[1:5]), message[6:], where), streamed=True)
             case b"A", 9 | 25:
                 yield RolledBack(_unsigned(message[1:5]), _unsigned(message[5:9]))

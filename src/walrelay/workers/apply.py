@@ -1,133 +1,189 @@
-"""The apply worker: one Structured Streaming query over the change log, which hands each batch to the destination.
+"""The apply worker: brings the change log to the destination, batch by batch, and takes tables over as they get ready.
 
-Spark says which LSNs a batch spans; the destination reads the log itself, or asks for a DataFrame. The progress that
-counts is kept as a reader's position in the log, and in the destination where it has its own; Spark's checkpoint is
-made anew for each run and thrown away.
+Spark's query calls `take` for every batch; between batches `tick` does what must not wait for the next one. Both hold
+the same lock: at no LSN do two workers write a table.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
-from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from walrelay.destinations.base import Destination
-from walrelay.destinations.events import EventBatch
-from walrelay.errors import SparkJobError, WalrelayError
+from walrelay.destinations.events import EventBatch, TableRange
+from walrelay.errors import DestinationBusyError, WalrelayError
 from walrelay.failpoints import hit
+from walrelay.log.identity import Lineage
 from walrelay.log.reader import LogReader
 from walrelay.log.readers import ReaderPositions
 from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableId
+from walrelay.model.phases import Catchup, Ready, SyncDone, SyncWait
+from walrelay.model.progress import Apply
+from walrelay.stores.base import PipelineStore
+from walrelay.workers.board import TableBoard
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import SparkSession
 
-TRIGGER = "50 milliseconds"
-"""How often Spark looks at the log: a change waits half of it, on average."""
-_SHARED_MEMORY = Path("/dev/shm")
+BATCH_BYTES = 256 * 1024 * 1024
+"""Of data files in one write to the destination; a backlog comes in several."""
+FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
 
 
 class ApplyWorker:
-    """Applies the log to a destination from where `reader` stands. `start()`, then `check()` now and then, `stop()`."""
+    """Applies the log. With a board only the tables that are ready take part; without one (mode `changes`) all do."""
 
     def __init__(
         self,
-        spark: SparkSession,
-        log: str,
+        log: LogReader,
+        location: str,
         destination: Destination,
+        store: PipelineStore,
+        lineage: Lineage,
+        *,
         reader: str,
+        board: TableBoard | None,
+        spark: SparkSession | None,
+        stopping: threading.Event,
+        notify: Callable[[str], None],
     ) -> None:
-        self._spark = spark
-        self._location = log
-        self._log = LogReader(log)
-        self._positions = ReaderPositions(self._log.storage)
+        self.log = log
+        self._location = location
         self._destination = destination
+        self._store = store
+        self._lineage = lineage
         self._reader = reader
-        self._lock = Lock()
-        self._error: WalrelayError | None = None
-        self._query: StreamingQuery | None = None
-        self._checkpoint = Path()
-        self._position = self._resume()
+        self._board = board
+        self._spark = spark
+        self._stopping = stopping
+        self._notify = notify
+        self._positions = ReaderPositions(log.storage)
+        self._lock = threading.Lock()
         self.rows = 0
         """Changes written by this worker."""
+        self.applied_at = 0.0
+        self.position = self._resume()
+        """Every table that takes part has everything up to here."""
 
-    @property
-    def position(self) -> Lsn:
-        """Everything up to here is durable in the destination."""
-        return self._position
+    def take(self, to: Lsn) -> None:
+        """A batch of Spark's: everything up to `to`."""
+        with self._lock:
+            for end in self._cuts(to):
+                if self._stopping.is_set():
+                    return
+                self._apply(end)
+                self._boundary()
 
-    @property
-    def log(self) -> LogReader:
-        return self._log
-
-    def start(self) -> None:
-        # The checkpoint is disposable, and Spark writes it twice a batch: memory will do where there is some.
-        local = (self._spark.sparkContext.master or "").startswith("local")
-        root = _SHARED_MEMORY if local and _SHARED_MEMORY.is_dir() else None
-        self._checkpoint = Path(tempfile.mkdtemp(prefix="walrelay-checkpoint-", dir=root))
-        stream = self._spark.readStream.format("walrelay").option("log", self._location)
-        self._query = (
-            stream.option("from", str(self._position))
-            .load()
-            .writeStream.foreachBatch(self._take)
-            .queryName(f"walrelay {self._reader}")
-            .option("checkpointLocation", str(self._checkpoint))
-            .trigger(processingTime=TRIGGER)
-            .start()
-        )
-
-    def check(self) -> None:
-        """Raise what ended the query."""
-        if self._error is not None:
-            raise self._error
-        if self._query is not None and not self._query.isActive:
-            failure = self._query.exception()
-            raise SparkJobError(f"the streaming query ended: {str(failure).splitlines()[0] if failure else 'stopped'}")
-
-    def stop(self) -> None:
-        if self._query is not None:
-            self._query.stop()
-            self._query = None
-        shutil.rmtree(self._checkpoint, ignore_errors=True) if self._checkpoint.name else None
+    def tick(self) -> None:
+        """The boundary between two batches, also when no batch comes."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._boundary()
+            finally:
+                self._lock.release()
 
     def _resume(self) -> Lsn:
-        """Where to go on: the destination's own word counts most, then the reader's position, then the log's start."""
-        recorded = self._positions.positions().get(self._reader)
-        own = self._destination.applied_lsn(None)
-        position = own if own is not None else recorded
-        if position is None:
-            position = self._log.start()
-        if recorded is None or position > recorded:
-            self._positions.record(self._reader, position)
-        return position
+        """Where to go on: the destination's own word counts, then what was recorded, then the log's start."""
+        progress = self._store.get_durable_progress(Apply())
+        recorded = progress.lsn if progress is not None and progress.lineage == self._lineage else None
+        if recorded is None:
+            recorded = self._positions.positions().get(self._reader)
+        start = recorded if recorded is not None else self.log.start()
+        if self._board is None:
+            own = self._destination.applied_lsn(None)
+            start = own if own is not None else start
+        else:
+            start = min([*self._board.positions.values(), start]) if self._board.positions else start
+        if self._positions.positions().get(self._reader) is None:
+            self._positions.record(self._reader, start)
+        return start
 
-    def _take(self, _: DataFrame, batch_id: int) -> None:
-        """Spark's callback, one batch after the other."""
-        with self._lock:
+    def _cuts(self, to: Lsn) -> Iterator[Lsn]:
+        """Where to cut a long way: at ends of segments, so that each piece is about `BATCH_BYTES`."""
+        size = 0
+        for entry in self.log.entries(self.position, to) if to > self.position else []:
+            size += entry.bytes
+            if size >= BATCH_BYTES and entry.end_lsn < to:
+                yield entry.end_lsn
+                size = 0
+        yield to
+
+    def _apply(self, to: Lsn) -> None:
+        """Write everything up to `to`, whatever it takes, then record it."""
+        if to <= self.position:
+            return
+        for delay in self._patience():
+            ranges = self._board.ranges(to) if self._board is not None else None
             try:
-                to = self._end_of(batch_id)
-                if to <= self._position:
-                    return
-                batch = EventBatch(self._log, self._position, to, location=self._location, spark=self._spark)
-                hit("events.before_write")
-                result = self._destination.write_events(batch)
-                hit("events.after_write")
-                if not result.durable:
-                    raise SparkJobError("the destination took the changes but did not make them durable")
-                self._positions.record(self._reader, to)
-                hit("progress.after_record")
-                self._position = to
-                self.rows += result.rows
+                self._write(ranges, to)
+                break
             except WalrelayError as error:
-                self._error = error
-                raise
+                if self._board is not None and self._board.fail_named(error):
+                    continue  # that table is out; the others go on without it
+                if not (error.retryable or isinstance(error, DestinationBusyError)):
+                    raise
+                self._notify(f"{error.message}; next attempt in {delay:.1f} s")
+                if self._stopping.wait(delay):
+                    return
+        if self._board is not None:
+            self._board.moved(to)
+        self.position = to
+        self._record()
 
-    def _end_of(self, batch_id: int) -> Lsn:
-        """The end offset of a batch, from the log that Spark keeps of its offsets."""
-        written = (self._checkpoint / "offsets" / str(batch_id)).read_text()
-        offset: dict[str, Any] = json.loads(written.strip().splitlines()[-1])
-        return Lsn.parse(offset["lsn"])
+    def _write(self, ranges: tuple[TableRange, ...] | None, to: Lsn) -> None:
+        if ranges == ():
+            return
+        after = self.position if ranges is None else min(one.after for one in ranges)
+        batch = EventBatch(self.log, after, to, ranges, location=self._location, spark=self._spark)
+        hit("events.before_write")
+        result = self._destination.write_events(batch)
+        hit("events.after_write")
+        if not result.durable:
+            raise DestinationBusyError("the destination took the changes but did not make them durable")
+        self.rows += result.rows
+        self.applied_at = time.time()
+
+    def _record(self) -> None:
+        hit("progress.before_record")
+        self._store.update_durable_progress(Apply(), self._lineage, self.position)
+        needed = self.position if self._board is None else self._board.oldest_needed(self.position)
+        self._positions.record(self._reader, needed)
+        hit("progress.after_record")
+
+    def _boundary(self) -> None:
+        """Hand-overs (SEMANTICS 10): tell who waits how far to catch up; take over who is done."""
+        board = self._board
+        if board is None:
+            return
+        for table, phase in board.phases().items():
+            match phase:
+                case SyncWait():
+                    board.set(table, Catchup(self.position))
+                case SyncDone(lsn):
+                    self._take_over(board, table, lsn)
+                case _:
+                    pass
+
+    def _take_over(self, board: TableBoard, table: TableId, lsn: Lsn) -> None:
+        """From its own position to ours, then it goes with the others. One that is ahead waits until we are there."""
+        if lsn > self.position:
+            return
+        if lsn < self.position:
+            try:
+                self._write((TableRange(table, lsn),), self.position)
+            except WalrelayError as error:
+                board.failed(table, error)
+                return
+        board.positions[table] = self.position
+        board.set(table, Ready())
+        self._record()
+
+    @staticmethod
+    def _patience() -> Iterator[float]:
+        delay = FIRST_DELAY
+        while True:
+            yield delay
+            delay = min(2 * delay, LONGEST_DELAY)

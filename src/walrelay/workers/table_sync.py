@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination, TableRows
 from walrelay.errors import WalrelayError
+from walrelay.failpoints import hit
 from walrelay.model.phases import DataSync, Errored, FinishedCopy, NoRetry, TimedRetry
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special
@@ -54,7 +55,7 @@ def sync_table(run: CopyRun, table: PublishedTable) -> TableReport:
     for attempt in count(1):
         run.listener.table_started(table.name, attempt)
         try:
-            rows, treated = copy_once(run, table, attempt)
+            copied = copy_once(run, table, attempt)
         except WalrelayError as error:
             wait = next(waits, None) if error.retryable and not run.stopping.is_set() else None
             policy = NoRetry() if wait is None else TimedRetry(attempt)
@@ -64,7 +65,8 @@ def sync_table(run: CopyRun, table: PublishedTable) -> TableReport:
             run.listener.table_retrying(table.name, error, wait.total_seconds())
             run.stopping.wait(wait.total_seconds())
         else:
-            return _ended(run, TableReport(table.name, rows, time.monotonic() - begun, attempt, treated))
+            report = TableReport(table.name, copied.rows, time.monotonic() - begun, attempt, copied.treated)
+            return _ended(run, report)
     raise AssertionError("count() does not end")
 
 
@@ -75,8 +77,18 @@ def _ended(run: CopyRun, report: TableReport) -> TableReport:
     return report
 
 
-def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> tuple[int, Counter[Special]]:
-    """One attempt: one snapshot, all ranges, then the destination. Returns rows and values treated by policy."""
+@dataclass(frozen=True)
+class Copied:
+    """A table's copy, durable in the destination."""
+
+    rows: int
+    treated: Counter[Special]
+    visible: str
+    """The snapshot, as `pg_current_snapshot()` prints it: which transactions the copy has seen."""
+
+
+def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
+    """One attempt: one snapshot, all ranges, then the destination."""
     directory = run.staging / f"{run.id}-{table.id}-{attempt}"
     application = task_name(run.id, table.id, attempt)
     try:
@@ -93,14 +105,16 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> tuple[int, C
                 parallelism=run.spark.sparkContext.defaultParallelism,
             )
             directory.mkdir()
+            hit("copy.during")
             landed = run_copy_job(run.spark, task, ranges)
         run.listener.table_writing(table.name, landed.rows)
         rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)
         result = run.destination.write_table_rows(schema, rows)
-        run.store.store_table_schema(schema)
+        run.store.store_table_schema(schema, snapshot.lsn)
         if result.durable:
             run.store.update_table_replication_state(table.id, FinishedCopy())
-        return landed.rows, landed.treated
+        hit("copy.after_finished")
+        return Copied(landed.rows, landed.treated, snapshot.visible)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

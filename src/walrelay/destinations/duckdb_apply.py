@@ -1,0 +1,298 @@
+"""Takes a range of the change log into a DuckDB file: rows, columns and the position reached, in one transaction."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from walrelay.decode.base import DUCKDB, Tally
+from walrelay.decode.retarget import differs, retarget_struct
+from walrelay.destinations.duckdb_collapse import (
+    HELD,
+    LAST,
+    LINKS,
+    NET,
+    PICKED,
+    SURVEY,
+    TOUCHES,
+    Run,
+    Survey,
+    literal,
+    unseen,
+)
+from walrelay.destinations.duckdb_progress import WHOLE, Progress, ProgressBook, Shape, names_of_all, place, whole
+from walrelay.destinations.duckdb_shape import ShapeKeeper
+from walrelay.destinations.events import EventBatch, TableEvents, TableRange
+from walrelay.errors import DestinationError
+from walrelay.log.manifest import DataFile
+from walrelay.log.reader import TableBatch, reading_schema
+from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableId
+from walrelay.model.schema import SchemaVersion, TableSchema
+from walrelay.model.special import SpecialValues
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SMALL_ROWS = 20_000
+"""Files with no more changes than this are read by pyarrow: it opens a file sooner than DuckDB does."""
+SOURCE, STREAM = "_walrelay_source", "_walrelay_stream"
+_COLUMNS = ("commit_lsn", "end_lsn", "ordinal", "xid", "op", "row", "old", "old_kind", "unchanged")
+
+
+class Application:
+    """One batch, on a connection whose catalog `catalog` is the file. The caller begins and commits."""
+
+    def __init__(
+        self, connection: DuckDBPyConnection, catalog: str, batch: EventBatch, special_values: SpecialValues
+    ) -> None:
+        self._connection = connection
+        self._catalog = catalog
+        self._batch = batch
+        self._special_values: SpecialValues = special_values
+        self._book = ProgressBook(connection, catalog)
+        self._keeper = ShapeKeeper(connection, catalog, self._book)
+        self._progress: dict[TableId, Progress] = {}
+        self._shapes: dict[TableId, Shape] = {}
+
+    def run(self) -> int:
+        """Apply what is new of the batch; the number of changes taken."""
+        self._progress = self._book.all()
+        parts = [fresh for part in self._batch.tables() if (fresh := self._what_is_new(part)) is not None]
+        self._shapes = self._book.shapes([part.schema.id for part in parts])
+        count = 0
+        small = self._small(parts)
+        for part in parts:
+            for version, source in self._sources(part, small):
+                count += self._take(version, source)
+        self._advance({part.schema.id: str(part.schema.name) for part in parts})
+        return count
+
+    def _what_is_new(self, part: TableEvents) -> TableEvents | None:
+        applied = self._applied(part.schema.id)
+        if applied is None or applied <= part.after:
+            return part
+        return replace(part, after=applied) if applied < part.to else None
+
+    def _applied(self, table: TableId) -> Lsn | None:
+        mine = self._progress.get(table)
+        if mine is None and self._batch.ranges is None:
+            # It was among all tables, and had no changes.
+            return whole(self._progress)
+        return None if mine is None else mine.applied
+
+    def _advance(self, names: dict[TableId, str]) -> None:
+        """Record `to` for every table that takes part, also for those without changes."""
+        to, ranges = self._batch.to, self._batch.ranges
+        known = self._progress.keys() - {WHOLE} if ranges is None else {one.table for one in ranges}
+        names = {**dict.fromkeys(known & self._progress.keys(), ""), **names}
+        if ranges is None or all(one.unseen_by is None for one in ranges):
+            # A table that catches up alone says nothing of the others.
+            names = names_of_all(names)
+        behind = {
+            table: name
+            for table, name in names.items()
+            if table not in self._progress or (self._progress[table].applied or Lsn(0)) < to
+        }
+        self._book.advance(behind, self._progress, to)
+
+    # ------------------------------------------------------------------------------------------------------ sources
+
+    def _small(self, parts: list[TableEvents]) -> dict[tuple[TableId, int], list[pa.RecordBatch]]:
+        """The changes of those tables that have few, by table and schema version."""
+        few = [part for part in parts if sum(file.rows for _, file in part.files) <= SMALL_ROWS]
+        found: dict[tuple[TableId, int], list[pa.RecordBatch]] = {
+            (part.schema.id, version.version): [] for part in few for version, _ in part.files
+        }
+        if few:
+            for one in self._of(few).batches():
+                found[one.version.schema.id, one.version.version].append(self._retargeted(one.version, one.batch))
+        return found
+
+    def _of(self, parts: Iterable[TableEvents]) -> EventBatch:
+        ranges = tuple(TableRange(part.schema.id, part.after, part.unseen_by) for part in parts)
+        return replace(self._batch, ranges=ranges)
+
+    def _sources(
+        self, part: TableEvents, small: dict[tuple[TableId, int], list[pa.RecordBatch]]
+    ) -> Iterator[tuple[SchemaVersion, str]]:
+        """For each run of changes in one schema version, in order: the version, and a relation that holds them."""
+        runs = itertools.groupby(part.files, key=lambda pair: pair[0].version)
+        if (part.schema.id, part.files[0][0].version) in small:
+            for number, files in runs:
+                version = next(files)[0]
+                batches = small[part.schema.id, number]
+                if batches:
+                    table = pa.Table.from_batches(batches, reading_schema(version.schema))
+                    with self._registered(SOURCE, table):
+                        yield version, SOURCE
+        elif not self._batch.log.storage.local or any(_differs(version.schema) for version, _ in part.files):
+            yield from self._streamed(part)
+        else:
+            for _, files in runs:
+                pairs = list(files)
+                yield pairs[0][0], self._scan(part, [file for _, file in pairs])
+
+    def _streamed(self, part: TableEvents) -> Iterator[tuple[SchemaVersion, str]]:
+        """Through pyarrow, a batch at a time: from object stores, and for types whose special values need treatment."""
+        batches = self._of([part]).batches()
+        for _, group in itertools.groupby(batches, key=lambda one: one.version.version):
+            version, arrow = self._arrow(group)
+            stream = pa.RecordBatchReader.from_batches(reading_schema(version.schema), arrow)
+            with self._registered(STREAM, stream):
+                self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {SOURCE} AS SELECT * FROM {STREAM}")
+            yield version, SOURCE
+            self._connection.execute(f"DROP TABLE {SOURCE}")
+
+    def _arrow(self, batches: Iterator[TableBatch]) -> tuple[SchemaVersion, Iterator[pa.RecordBatch]]:
+        first = next(batches)
+        version = first.version
+        return version, (self._retargeted(version, one.batch) for one in itertools.chain([first], batches))
+
+    def _scan(self, part: TableEvents, files: list[DataFile]) -> str:
+        """SQL over the segment files themselves; columns that a file leaves out are NULL."""
+        storage = self._batch.log.storage
+        paths = ", ".join(literal(storage.location(file.path)) for file in files)
+        scan = f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false)"
+        present = {row[0] for row in self._rows(f"DESCRIBE SELECT * FROM {scan}")}
+        columns = ", ".join(f'"{name}"' if name in present else f'NULL AS "{name}"' for name in _COLUMNS)
+        wanted = f"end_lsn > {int(part.after)} AND end_lsn <= {int(part.to)}"
+        if part.unseen_by is not None:
+            wanted += f" AND {unseen(part.unseen_by)}"
+        return f"(SELECT {columns} FROM {scan} WHERE {wanted})"
+
+    def _retargeted(self, version: SchemaVersion, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with what DuckDB cannot hold treated by policy."""
+        if not _differs(version.schema):
+            return batch
+        tally = Tally(DUCKDB, self._special_values)
+        columns = [
+            retarget_struct(column, version.schema, tally) if name in {"row", "old"} else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+    @contextmanager
+    def _registered(self, name: str, source: Any) -> Iterator[None]:
+        self._connection.register(name, source)
+        try:
+            yield
+        finally:
+            self._connection.unregister(name)
+
+    # ------------------------------------------------------------------------------------------------------- taking
+
+    def _take(self, version: SchemaVersion, source: str) -> int:
+        """One run of changes into its table."""
+        schema = version.schema
+        survey = Survey(*self._row(SURVEY.format(source=source)))
+        if not survey.changes:
+            # The file's changes are not of this batch; nor is the shape that they have.
+            return 0
+        shape = self._shapes[schema.id] = self._keeper.follow(self._shapes.get(schema.id), version)
+        if not shape.columns:
+            return survey.changes
+        progress = self._progress.get(schema.id)
+        copied = None if progress is None else progress.copied
+        run = Run(schema, shape, place(self._catalog, shape.name), source, survey, whole=copied is not None)
+        if survey.truncates:
+            run.after_truncate = self._row(run.last_truncate_sql())[0]
+            self._connection.execute(f"DELETE FROM {run.table}")
+        names = [row[0] for row in self._rows(run.unchanged_sql())] if survey.unchanged else []
+        run.mark_unchanged(names)
+        if run.key:
+            self._take_keyed(run, survey, copied)
+        elif survey.inserts + survey.truncates == survey.changes:
+            self._connection.execute(run.insert_all_sql())
+        else:
+            self._take_loose(run, survey)
+        return survey.changes
+
+    def _take_keyed(self, run: Run, survey: Survey, copied: Lsn | None) -> None:
+        """Delete every row whose key occurs, and insert what was put last under each."""
+        if survey.only_inserts:
+            # No key can occur twice. One that is there already is replaced: what was copied may come again.
+            self._connection.execute(run.delete_sql(run.keys_inserted()))
+            self._connection.execute(run.insert_all_sql())
+            return
+        last, temporary = run.last(), []
+        if run.lacks_values or survey.changes > SMALL_ROWS:
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {LAST} AS SELECT * FROM {last}")
+            last, temporary = LAST, [LAST]
+        if run.lacks_values:
+            temporary += self._hold(run, copied)
+        self._connection.execute(run.delete_sql(last))
+        self._connection.execute(run.insert_last_sql(last, held=run.lacks_values))
+        self._drop(temporary)
+
+    def _hold(self, run: Run, copied: Lsn | None) -> list[str]:
+        """Keep values that were not sent, before the rows that have them are deleted."""
+        by_life = run.may_have_moved and self._row(run.has_moved_lacking_sql())[0] > 0
+        if by_life:
+            self._connection.execute(run.touches_sql())
+            self._connection.execute(run.links_sql())
+            self._shorten_links()
+            self._connection.execute(run.lives_sql())
+        self._connection.execute(run.held_sql(by_life=by_life, copied_lsn=copied))
+        (lost,) = self._row(f"SELECT count(*) FILTER (lost) FROM {HELD}")
+        if lost:
+            raise DestinationError(
+                f"{lost} rows that changes of {run.schema.name} leave in part unchanged are not there",
+                hint="Copy the table again.",
+            )
+        return [HELD, TOUCHES, LINKS] if by_life else [HELD]
+
+    def _shorten_links(self) -> None:
+        """Let every link point to the row's first epoch: each round halves the way."""
+        step = (
+            f"CREATE OR REPLACE TEMP TABLE {LINKS} AS SELECT a.child, coalesce(b.parent, a.parent) AS parent"
+            f" FROM {LINKS} AS a LEFT JOIN {LINKS} AS b ON b.child = a.parent"
+        )
+        while self._row(f"SELECT count(*) FROM {LINKS} AS a SEMI JOIN {LINKS} AS b ON b.child = a.parent")[0]:
+            self._connection.execute(step)
+
+    def _take_loose(self, run: Run, survey: Survey) -> None:
+        """Rows may be equal: for each that goes, take exactly one away (SEMANTICS 15)."""
+        if survey.nameless:
+            raise DestinationError(
+                f"{survey.nameless} changes of {run.schema.name} do not say which row they mean",
+                hint="Give the table a primary key, or set its REPLICA IDENTITY to FULL.",
+            )
+        self._connection.execute(run.net_sql())
+        self._connection.execute(run.pick_exact_sql())
+        (missing,) = self._row(run.missing_sql())
+        while missing and run.has_added:
+            self._connection.execute(run.pick_similar_sql())
+            before, (missing,) = missing, self._row(run.missing_sql())
+            if missing == before:
+                break
+        if missing and run.whole:
+            raise DestinationError(
+                f"{missing} rows that changes of {run.schema.name} take away are not there",
+                hint="Copy the table again.",
+            )
+        self._connection.execute(run.delete_picked_sql())
+        self._connection.execute(run.insert_net_sql())
+        self._drop([NET, PICKED])
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._connection.execute(f"DROP TABLE {name}")
+
+    def _rows(self, question: str) -> list[Any]:
+        return self._connection.execute(question).fetchall()
+
+    def _row(self, question: str) -> Any:
+        """The only row. Fetched to the end: DuckDB 2 registers nothing while a result is unfinished."""
+        (row,) = self._rows(question)
+        return row
+
+
+def _differs(schema: TableSchema) -> bool:
+    """Whether a value of the log may have to become another one for DuckDB."""
+    return any(not column.as_text and differs(column.type, DUCKDB) for column in schema.columns)

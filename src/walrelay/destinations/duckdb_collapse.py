@@ -1,0 +1,387 @@
+"""SQL that turns a run of changes into what has to be deleted from, and inserted into, a DuckDB table.
+
+A run is some changes of one table under one schema version, in any order. A change's place in the order is `q`; a row
+that goes is at 2q and one that comes at 2q + 1, so that an update which changes the key first takes away, then puts.
+All names in these statements are ours (`n3` is column 3 of the new row) but for the destination's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from walrelay.destinations.duckdb_progress import Shape
+from walrelay.destinations.duckdb_shape import match_columns
+from walrelay.destinations.duckdb_types import holds_interval, projection, quoted
+from walrelay.model.schema import Column, PgType, TableSchema
+from walrelay.model.visibility import VisibleTransactions
+
+LAST, HELD, TOUCHES, LINKS = "_walrelay_last", "_walrelay_held", "_walrelay_touches", "_walrelay_links"
+NET, PICKED = "_walrelay_net", "_walrelay_picked"
+_PLACES = 1 << 61
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def unseen(snapshot: str) -> str:
+    """SQL for «the snapshot does not see this transaction»: `VisibleTransactions.sees`, set-wise."""
+    seen = VisibleTransactions.parse(snapshot)
+    epoch = 1 << 32
+    ahead = f"(((xid - {seen.xmax}) % {epoch} + {epoch}) % {epoch})"
+    near = f"({seen.xmax} + {ahead} - CASE WHEN {ahead} >= {epoch // 2} THEN {epoch} ELSE 0 END)"
+    wide = f"({near} + CASE WHEN {near} < 0 THEN {epoch} ELSE 0 END)"
+    listed = ", ".join(map(str, sorted(seen.in_progress)))
+    open_then = f" OR {wide} IN ({listed})" if listed else ""
+    return f"({wide} >= {seen.xmax}{open_then})"
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a run holds."""
+
+    changes: int
+    inserts: int
+    updates: int
+    deletes: int
+    truncates: int
+    first_lsn: int
+    last_lsn: int
+    last_ordinal: int
+    olds: int
+    unchanged: int
+    nameless: int
+    """Updates and deletes that do not say which row they mean."""
+
+    @property
+    def only_inserts(self) -> bool:
+        return self.inserts == self.changes
+
+    @property
+    def place(self) -> str:
+        """SQL for a change's place in the order, from 1 on; a BIGINT where that is wide enough."""
+        width = self.last_ordinal + 1
+        fits = (self.last_lsn - self.first_lsn + 1) * width < _PLACES
+        since = f"(commit_lsn - {self.first_lsn})"
+        return f"({since if fits else f'CAST({since} AS HUGEINT)'} * {width} + ordinal + 1)"
+
+
+SURVEY = """
+SELECT count(*), count(*) FILTER (op = 'insert'), count(*) FILTER (op = 'update'), count(*) FILTER (op = 'delete'),
+    count(*) FILTER (op = 'truncate'), min(commit_lsn), max(commit_lsn), max(ordinal), count(old_kind),
+    count(unchanged), count(*) FILTER (op IN ('update', 'delete') AND old_kind IS NULL)
+FROM {source}
+"""
+
+
+class Run:
+    """The statements for a run. `source` is SQL of a relation with the columns of a change, cut to the run."""
+
+    def __init__(
+        self, schema: TableSchema, shape: Shape, table: str, source: str, survey: Survey, *, whole: bool
+    ) -> None:
+        self.schema = schema
+        self.shape = shape
+        self.table = table
+        self.source = source
+        self.survey = survey
+        self.whole = whole
+        """Whether the table was copied, so that a row which is not there is a mistake."""
+        theirs = {one.held.name: one.column for one in match_columns(schema.columns, shape.columns) if one.held}
+        self._columns: list[Column | None] = [theirs.get(one.name) for one in shape.columns]
+        self.key = self._key()
+        self.after_truncate: int | None = None
+        self._unchanged: list[int] = []
+
+    def _key(self) -> tuple[int, ...]:
+        """The columns by which rows are told apart, as places in the destination; none when rows may be equal."""
+        schema = self.schema
+        names = {"default": schema.identity_columns, "index": schema.identity_columns, "full": schema.primary_key}
+        wanted = set(names.get(schema.identity, ()))
+        places = tuple(i for i, column in enumerate(self._columns) if column is not None and column.name in wanted)
+        return places if len(places) == len(wanted) else ()
+
+    # ------------------------------------------------------------------------------------------------------ looking
+
+    def last_truncate_sql(self) -> str:
+        return f"SELECT max({self._place}) FROM {self.source} WHERE op = 'truncate'"
+
+    def unchanged_sql(self) -> str:
+        return f"SELECT DISTINCT unnest(unchanged) FROM {self.source}"
+
+    def mark_unchanged(self, names: Iterable[str]) -> None:
+        """Tell which columns were left out somewhere because they did not change."""
+        wanted = set(names)
+        # A column that an older shape did not have yet is left alone by its changes.
+        self._unchanged = [i for i, column in enumerate(self._columns) if column is None or column.name in wanted]
+
+    @property
+    def lacks_values(self) -> bool:
+        """Whether a new row's value may have to be looked for elsewhere."""
+        return bool(self._unchanged)
+
+    @property
+    def _place(self) -> str:
+        return self.survey.place
+
+    @property
+    def _has_old(self) -> bool:
+        return self.survey.olds > 0
+
+    def events(self) -> str:
+        """The changes after the last truncate, column by column, in the destination's types: q, op, old_kind, the new
+        row's n0…, the old row's o0…, and m0… where the new value was not sent and the old row does not give it."""
+        inner = [f"{self._place} AS q", "op", "old_kind", "unchanged"]
+        outer = ["q", "op", "old_kind"]
+        for i, column in enumerate(self._columns):
+            if column is not None:
+                inner.append(f'struct_extract("row", {literal(column.name)}) AS n{i}')
+                if self._has_old:
+                    inner.append(f'struct_extract("old", {literal(column.name)}) AS o{i}')
+            outer += self._values(i, column)
+        cut = f" WHERE {self._place} > {self.after_truncate}" if self.after_truncate is not None else ""
+        return f"(SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {self.source}{cut}))"
+
+    def _values(self, i: int, column: Column | None) -> list[str]:
+        kind = self.shape.columns[i].type
+        if column is None:
+            missing = [f"op = 'update' AS m{i}"] if i in self._unchanged else []
+            return [f"CAST(NULL AS {kind}) AS n{i}", f"CAST(NULL AS {kind}) AS o{i}", *missing]
+        new, old = (f"CAST({projection(column, f'{side}{i}')} AS {kind})" for side in "no")
+        values = [f"{old} AS o{i}"] if self._has_old else []
+        if i not in self._unchanged:
+            return [f"{new} AS n{i}", *values]
+        left_out = f"coalesce(list_contains(unchanged, {literal(column.name)}), false)"
+        in_key = column.name in self.schema.identity_columns
+        # The old row is there as a whole (FULL), or as its identity.
+        known = (
+            ("old_kind IS NOT NULL" if in_key else "coalesce(old_kind = 'row', false)") if self._has_old else "false"
+        )
+        if self._has_old:
+            new = f"CASE WHEN {left_out} AND {known} THEN {old} ELSE {new} END"
+        # An insert without a value is an update that a publication's row filter let in: nobody has the value.
+        return [f"{new} AS n{i}", *values, f"op = 'update' AND {left_out} AND NOT {known} AS m{i}"]
+
+    # -------------------------------------------------------------------------------------------- tables with a key
+
+    def _keys(self, side: str) -> str:
+        return ", ".join(f"{side}{i} AS k{i}" for i in self.key)
+
+    @property
+    def _moved(self) -> str:
+        return "old_kind IS NOT NULL AND (" + " OR ".join(f"n{i} IS DISTINCT FROM o{i}" for i in self.key) + ")"
+
+    def touches(self, extra: Callable[[str], str] = lambda _: "") -> str:
+        """Every key that a row leaves or takes, with the place `s` in the order."""
+        events = self.events()
+        parts = [
+            f"SELECT {self._keys('n')}, 2 * q + 1 AS s{extra('put')} FROM {events} WHERE op IN ('insert', 'update')"
+        ]
+        if self._has_old:
+            leaves = f"op = 'delete' OR (op = 'update' AND {self._moved})"
+            parts.append(f"SELECT {self._keys('o')}, 2 * q AS s{extra('gone')} FROM {events} WHERE {leaves}")
+        return " UNION ALL ".join(parts)
+
+    def last(self) -> str:
+        """For each key the last that happened to it."""
+        grouped = ", ".join(f"k{i}" for i in self.key)
+        return f"(SELECT {grouped}, max(s) AS s FROM ({self.touches()}) GROUP BY {grouped})"
+
+    def keys_inserted(self) -> str:
+        return f"(SELECT {self._keys('n')} FROM {self.events()})"
+
+    def delete_sql(self, keys: str) -> str:
+        return f"DELETE FROM {self.table} AS d USING {keys} AS l WHERE {self._same_key('d', 'l')}"
+
+    def _same_key(self, held: str, keys: str) -> str:
+        return " AND ".join(f"{held}.{quoted(self.shape.columns[i].name)} = {keys}.k{i}" for i in self.key)
+
+    def insert_all_sql(self) -> str:
+        values = ", ".join(f"n{i}" for i in range(len(self._columns)))
+        return f"{self._into()} SELECT {values} FROM {self.events()} WHERE op IN ('insert', 'update')"
+
+    def insert_last_sql(self, last: str, *, held: bool) -> str:
+        """Insert what was put last under each key, and not taken away."""
+        values = ", ".join(
+            f"CASE WHEN e.m{i} THEN h.v{i} ELSE e.n{i} END" if held and i in self._unchanged else f"e.n{i}"
+            for i in range(len(self._columns))
+        )
+        joined = f" LEFT JOIN {HELD} AS h ON h.s = 2 * e.q + 1" if held else ""
+        kept = " WHERE h.s IS NULL OR NOT h.unfounded" if held else ""
+        source = f"{self.events()} AS e JOIN {last} AS l ON l.s = 2 * e.q + 1"
+        return f"{self._into()} SELECT {values} FROM {source}{joined}{kept}"
+
+    def _into(self) -> str:
+        return f"INSERT INTO {self.table} ({', '.join(quoted(one.name) for one in self.shape.columns)})"
+
+    # ------------------------------------------------------------------------------------- values that were not sent
+
+    @property
+    def _lacking(self) -> str:
+        return "(" + " OR ".join(f"m{i}" for i in self._unchanged) + ")"
+
+    def has_moved_lacking_sql(self) -> str:
+        """Whether a row took another key and left a value behind under the old one."""
+        return f"SELECT count(*) FROM {self.events()} WHERE op = 'update' AND {self._moved} AND {self._lacking}"
+
+    @property
+    def may_have_moved(self) -> bool:
+        return self._has_old
+
+    def held_sql(self, *, by_life: bool, copied_lsn: int | None) -> str:
+        """Make HELD: for each row that is put last and lacks values, those values: the last that the run has for the
+        row, else the destination's. `by_life` follows the row through changes of its key (see `touches_sql`)."""
+        keys = [f"k{i}" for i in self.key]
+        if by_life:
+            wanted = f"SELECT l.s, t.life, {', '.join(f't.origin.k{i} AS k{i}' for i in self.key)}" + (
+                f" FROM {LAST} AS l JOIN {TOUCHES} AS t ON t.s = l.s JOIN {self.events()} AS e ON 2 * e.q + 1 = l.s"
+                f" WHERE {self._lacking}"
+            )
+            same = "t.life = w.life"
+            story = f"(SELECT e.*, t.life FROM {self.events()} AS e JOIN {TOUCHES} AS t ON t.s = 2 * e.q + 1) AS t"
+        else:
+            wanted = f"SELECT l.* FROM {LAST} AS l JOIN {self.events()} AS e ON 2 * e.q + 1 = l.s WHERE {self._lacking}"
+            same = " AND ".join(f"t.n{i} = w.{key}" for i, key in zip(self.key, keys, strict=True))
+            story = f"{self.events()} AS t"
+        found = ", ".join(f"arg_max({{'v': t.n{i}}}, t.q) FILTER (NOT t.m{i}) AS b{i}" for i in self._unchanged)
+        lacks = ", ".join(f"arg_max(t.m{i}, t.q) AS m{i}" for i in self._unchanged)
+        names = [quoted(one.name) for one in self.shape.columns]
+        values = ", ".join(f"CASE WHEN b{i} IS NULL THEN d.{names[i]} ELSE b{i}.v END AS v{i}" for i in self._unchanged)
+        nowhere = " OR ".join(f"(b{i} IS NULL AND m{i})" for i in self._unchanged)
+        # `unfounded`: there is no such row. In a table that changes alone have made it may have been there before; what
+        # a copy does not have any more, a later change takes away again (SEMANTICS 8, standbys).
+        gone = f"d.rowid IS NULL AND ({nowhere})" if self.whole else "false"
+        early = f"lsn <= {copied_lsn}" if copied_lsn is not None else "false"
+        grouped = ", ".join(f"w.{key}" for key in keys)
+        return (
+            f"CREATE OR REPLACE TEMP TABLE {HELD} AS WITH w AS ({wanted}), b AS (SELECT w.s, {grouped}, max(t.q) AS q,"
+            f" {found}, {lacks} FROM w JOIN {story} ON {same} WHERE t.op IN ('insert', 'update') AND 2 * t.q + 1 <= w.s"
+            f" GROUP BY w.s, {grouped}) SELECT b.s, {values}, {gone} AS unfounded, {gone} AND NOT ({early}) AS lost"
+            f" FROM (SELECT *, {self._lsn_of('q')} AS lsn FROM b) AS b LEFT JOIN {self.table} AS d"
+            f" ON {self._same_key('d', 'b')}"
+        )
+
+    def _lsn_of(self, place: str) -> str:
+        return f"({self.survey.first_lsn} + ({place} - 1) // {self.survey.last_ordinal + 1})"
+
+    def touches_sql(self) -> str:
+        """Make TOUCHES: every key that a row leaves or takes, with the `epoch` of the row that had it then.
+
+        An epoch of a key begins when a row takes it; its name is the place where. The row that was there before the run
+        has one without a beginning, with a negative name.
+        """
+        over = ", ".join(f"k{i}" for i in self.key)
+        arrivals = {"put": f"op = 'insert' OR {self._moved}" if self._has_old else "op = 'insert'", "gone": "false"}
+        moves = {"put": f"op = 'update' AND {self._moved}" if self._has_old else "false", "gone": "false"}
+        touches = self.touches(lambda side: f", {arrivals[side]} AS arrives, {moves[side]} AS moves")
+        began = f"max(s) FILTER (arrives) OVER (PARTITION BY {over} ORDER BY s ROWS UNBOUNDED PRECEDING)"
+        epoch = f"coalesce({began}, -min(s) OVER (PARTITION BY {over}))"
+        return f"CREATE OR REPLACE TEMP TABLE {TOUCHES} AS SELECT *, {epoch} AS epoch FROM ({touches})"
+
+    def links_sql(self) -> str:
+        """Make LINKS: for each epoch that began with a change of key, the epoch that the row came from."""
+        return (
+            f"CREATE OR REPLACE TEMP TABLE {LINKS} AS SELECT t.s AS child, f.epoch AS parent FROM {TOUCHES} AS t"
+            f" JOIN {TOUCHES} AS f ON f.s = t.s - 1 WHERE t.moves"
+        )
+
+    def lives_sql(self) -> str:
+        """Add to TOUCHES the row's `life`, which is its first epoch, and its `origin`: its key in the destination."""
+        origin = "{" + ", ".join(f"'k{i}': k{i}" for i in self.key) + "}"
+        roots = f"SELECT epoch, any_value({origin}) AS origin FROM {TOUCHES} WHERE epoch < 0 GROUP BY epoch"
+        lives = (
+            f"SELECT t.*, coalesce(l.parent, t.epoch) AS life FROM {TOUCHES} AS t"
+            f" LEFT JOIN {LINKS} AS l ON l.child = t.epoch"
+        )
+        return (
+            f"CREATE OR REPLACE TEMP TABLE {TOUCHES} AS SELECT t.*, r.origin FROM ({lives}) AS t"
+            f" LEFT JOIN ({roots}) AS r ON r.epoch = t.life"
+        )
+
+    # ----------------------------------------------------------------------------------------- tables without a key
+
+    def net_sql(self) -> str:
+        """Make NET: how many more or fewer of each row there are."""
+        events = self.events()
+        places = range(len(self._columns))
+        comes = ", ".join(f"n{i} AS c{i}" for i in places)
+        goes = ", ".join(f"o{i} AS c{i}" for i in places)
+        moves = f"SELECT {comes}, 1 AS n FROM {events} WHERE op IN ('insert', 'update')"
+        if self._has_old:
+            moves += f" UNION ALL SELECT {goes}, -1 AS n FROM {events} WHERE op IN ('update', 'delete')"
+        keys = ", ".join(term for i in places for term in self._exactly(i, f"c{i}"))
+        # Values that only compare equal are groups of their own, so any value of a group is its value.
+        kept = ", ".join(f"any_value(c{i}) AS c{i}" for i in places)
+        return (
+            f"CREATE OR REPLACE TEMP TABLE {NET} AS SELECT row_number() OVER () AS id, * FROM (SELECT {kept},"
+            f" CAST(sum(n) AS BIGINT) AS n FROM ({moves}) GROUP BY {keys} HAVING sum(n) <> 0)"
+        )
+
+    def insert_net_sql(self) -> str:
+        values = ", ".join(f"c{i}" for i in range(len(self._columns)))
+        return f"{self._into()} SELECT {values} FROM (SELECT *, unnest(range(n)) FROM {NET} WHERE n > 0)"
+
+    def pick_exact_sql(self) -> str:
+        """Make PICKED: for each row that goes a row of the destination, equal in every column."""
+        same = " AND ".join(self._equal(i) for i in range(len(self._columns)))
+        return f"CREATE OR REPLACE TEMP TABLE {PICKED} AS {self._pick(same, f'(SELECT * FROM {NET} WHERE n < 0)')}"
+
+    def pick_similar_sql(self) -> str:
+        """Add to PICKED rows that are equal but for columns that came later, whose value here is not known."""
+        same = " AND ".join(
+            f"({self._equal(i)} OR d.{quoted(one.name)} IS NULL)" if one.added else self._equal(i)
+            for i, one in enumerate(self.shape.columns)
+        )
+        counts = f"(SELECT id, count(*) AS many FROM {PICKED} GROUP BY id) AS p"
+        still = "n.n + coalesce(p.many, 0)"
+        left = (
+            f"(SELECT n.* REPLACE ({still} AS n) FROM {NET} AS n LEFT JOIN {counts} ON p.id = n.id WHERE {still} < 0)"
+        )
+        free = f" AND d.rowid NOT IN (SELECT row_id FROM {PICKED})"
+        chosen = self._pick(f"{same}{free}", left)
+        # Two rows that go may ask for the same one: the first has it, the other asks again.
+        return f"INSERT INTO {PICKED} SELECT min(id), row_id FROM ({chosen}) GROUP BY row_id"
+
+    def _pick(self, same: str, wanted: str) -> str:
+        number = "row_number() OVER (PARTITION BY w.id) AS number"
+        pairs = f"SELECT w.id, w.n, d.rowid AS row_id, {number} FROM {self.table} AS d JOIN {wanted} AS w ON {same}"
+        return f"SELECT id, row_id FROM ({pairs}) WHERE number <= -n"
+
+    def missing_sql(self) -> str:
+        """How many rows that go were not found."""
+        return f"SELECT coalesce(-sum(n) FILTER (n < 0), 0) - (SELECT count(*) FROM {PICKED}) FROM {NET}"
+
+    def delete_picked_sql(self) -> str:
+        return f"DELETE FROM {self.table} WHERE rowid IN (SELECT row_id FROM {PICKED})"
+
+    @property
+    def has_added(self) -> bool:
+        return any(one.added for one in self.shape.columns)
+
+    def _equal(self, i: int) -> str:
+        if self._columns[i] is None:
+            return "true"
+        held = self._exactly(i, f"d.{quoted(self.shape.columns[i].name)}")
+        return " AND ".join(
+            f"{a} IS NOT DISTINCT FROM {b}" for a, b in zip(held, self._exactly(i, f"w.c{i}"), strict=True)
+        )
+
+    def _exactly(self, i: int, value: str) -> list[str]:
+        """What must be equal for two values to be the same: DuckDB takes 0 and -0, 1 month and 30 days for equal."""
+        column = self._columns[i]
+        if column is None or column.as_text or not _is_loose(column.type):
+            return [value]
+        if column.type.name in {"float4", "float8"} and column.type.kind == "base":
+            return [value, f"(signbit({value}) AND NOT isnan({value}))"]
+        return [value, f"CAST({value} AS VARCHAR)"]
+
+
+def _is_loose(type_: PgType) -> bool:
+    """Whether DuckDB calls some values of the type equal that are not the same."""
+    if holds_interval(type_):
+        return True
+    if type_.kind == "base":
+        return type_.name in {"float4", "float8", "vector", "halfvec"}
+    parts = [part.type for part in type_.fields] + ([type_.element] if type_.element else [])
+    return any(_is_loose(part) for part in parts)

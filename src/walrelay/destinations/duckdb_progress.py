@@ -1,0 +1,201 @@
+"""What a DuckDB file says about itself: how far each table has come, and which shape it has.
+
+Written in the transaction that writes the rows, so it is never ahead of them nor behind (DESIGN 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from walrelay.decode.table import duckdb_column_type
+from walrelay.destinations.duckdb_types import quoted
+from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableId, TableName
+from walrelay.model.schema import SchemaVersion, TableSchema
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+WHOLE = 0
+"""The table id of the row that stands for all tables together; no table has this oid."""
+_ALL = "(all tables)"
+NO_COLUMNS = "_walrelay_no_columns"
+"""A table without columns cannot exist in DuckDB; its rows are all alike and carry nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldColumn:
+    """A column as the file has it."""
+
+    name: str
+    attnum: int
+    """In Postgres; 0 where that is not known."""
+    type: str
+    added: bool = False
+    """Came after rows were there: in those its value is not known, and NULL here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a table looks like in the file, and since when."""
+
+    name: TableName
+    columns: tuple[HeldColumn, ...]
+    lsn: Lsn
+    """Of the schema version it follows; of a copy, the snapshot's."""
+    version: int
+    """0 for a copy."""
+
+    def is_behind(self, version: SchemaVersion) -> bool:
+        """Whether the schema version is newer: the file never goes back to an older one (SEMANTICS 18)."""
+        return (version.from_lsn, version.version) > (self.lsn, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a table has come."""
+
+    applied: Lsn | None
+    """Every transaction that ends up to here is in it; None after a copy, until the first changes."""
+    copied: Lsn | None
+    """Where the snapshot of its copy was taken; None for a table that changes alone have made."""
+
+
+def of_columns(schema: TableSchema) -> tuple[HeldColumn, ...]:
+    return tuple(HeldColumn(column.name, column.attnum, duckdb_column_type(column)) for column in schema.columns)
+
+
+def place(catalog: str, name: TableName) -> str:
+    """The table's full name in SQL: two parts could be read as a catalog and a table."""
+    return f"{quoted(catalog)}.{quoted(name.schema)}.{quoted(name.name)}"
+
+
+@lru_cache(maxsize=1)
+def metadata_sql() -> str:
+    return files("walrelay.destinations").joinpath("sql/duckdb_metadata.sql").read_text(encoding="utf-8")
+
+
+class ProgressBook:
+    """The `_walrelay` tables of an open file. `catalog` is what the connection calls the file."""
+
+    def __init__(self, connection: DuckDBPyConnection, catalog: str) -> None:
+        self._connection = connection
+        self._prefix = f"{quoted(catalog)}._walrelay"
+
+    def create(self) -> None:
+        """Make the tables, unless they are there, in the connection's own catalog: a view keeps names as given."""
+        self._connection.execute(metadata_sql())
+
+    def all(self) -> dict[TableId, Progress]:
+        rows = self._rows(f"SELECT table_id, applied_lsn, copied_lsn FROM {self._prefix}.progress")
+        return {table: Progress(_lsn(applied), _lsn(copied)) for table, applied, copied in rows}
+
+    def shapes(self, tables: Iterable[TableId]) -> dict[TableId, Shape]:
+        rows = self._rows(
+            "SELECT table_id, schema_name, table_name, lsn, version, columns"
+            f" FROM {self._prefix}.shapes WHERE table_id IN ({_numbers(tables)})"
+        )
+        return {
+            table: Shape(TableName(schema, name), tuple(HeldColumn(**one) for one in columns), Lsn.parse(lsn), version)
+            for table, schema, name, lsn, version, columns in rows
+        }
+
+    def advance(self, names: Mapping[TableId, str], known: Iterable[TableId], lsn: Lsn) -> None:
+        """Record that these tables hold everything up to `lsn`. `known` are those that have a row."""
+        known = [table for table in known if table in names]
+        if known:
+            self._connection.execute(
+                f"UPDATE {self._prefix}.progress SET applied_lsn = ?, applied_at = now()"
+                f" WHERE table_id IN ({_numbers(known)})",
+                [str(lsn)],
+            )
+        for table in names.keys() - set(known):
+            self._connection.execute(
+                f"INSERT INTO {self._prefix}.progress VALUES (?, ?, ?, NULL, now())", [table, names[table], str(lsn)]
+            )
+
+    def copied(self, schema: TableSchema, snapshot_lsn: Lsn | None) -> None:
+        """Record a copy: nothing but it is in the table, and it has this shape."""
+        self.forget(schema.id)
+        lsn = snapshot_lsn or Lsn(0)
+        self._connection.execute(
+            f"INSERT INTO {self._prefix}.progress VALUES (?, ?, NULL, ?, now())",
+            [schema.id, str(schema.name), str(lsn)],
+        )
+        self.reshape(schema.id, Shape(schema.name, of_columns(schema), lsn, 0))
+
+    def reshape(self, table: TableId, shape: Shape) -> None:
+        """Record what the table looks like now."""
+        self._connection.execute(f"DELETE FROM {self._prefix}.shapes WHERE table_id = ?", [table])
+        columns = [
+            {"name": one.name, "attnum": one.attnum, "type": one.type, "added": one.added} for one in shape.columns
+        ]
+        self._connection.execute(
+            f"INSERT INTO {self._prefix}.shapes VALUES (?, ?, ?, ?, ?, ?)",
+            [table, shape.name.schema, shape.name.name, str(shape.lsn), shape.version, columns],
+        )
+
+    def rename(self, table: TableId, name: TableName) -> None:
+        """Record that the table has another name now."""
+        where = "WHERE table_id = ?"
+        self._connection.execute(f"UPDATE {self._prefix}.progress SET table_name = ? {where}", [str(name), table])
+        self._connection.execute(
+            f"UPDATE {self._prefix}.shapes SET schema_name = ?, table_name = ? {where}", [name.schema, name.name, table]
+        )
+        self._connection.execute(
+            f"UPDATE {self._prefix}.tables SET schema_name = ?, table_name = ? WHERE source_oid = ?",
+            [name.schema, name.name, table],
+        )
+
+    def forget(self, table: TableId) -> None:
+        """Nothing is known of what was applied to this table."""
+        self._connection.execute(f"DELETE FROM {self._prefix}.progress WHERE table_id = ?", [table])
+        self._connection.execute(f"DELETE FROM {self._prefix}.shapes WHERE table_id = ?", [table])
+
+    def describe(self, schema: TableSchema) -> None:
+        """Say in `_walrelay.tables` what the table is; a copy's own facts stay."""
+        facts = [list(schema.primary_key), [str(column.type) for column in schema.columns]]
+        changed = self._rows(
+            f"UPDATE {self._prefix}.tables SET primary_key = ?, column_types = ? WHERE source_oid = ? RETURNING 1",
+            [*facts, schema.id],
+        )
+        if not changed:
+            self._connection.execute(
+                f"INSERT OR REPLACE INTO {self._prefix}.tables VALUES (?, ?, ?, ?, ?, NULL, NULL, NULL)",
+                [schema.name.schema, schema.name.name, schema.id, *facts],
+            )
+
+    def owner(self, name: TableName) -> TableId | None:
+        """Whose copy stands under this name, if one of ours does."""
+        found = self._rows(
+            f"SELECT source_oid FROM {self._prefix}.tables WHERE lower(schema_name) = lower(?)"
+            " AND lower(table_name) = lower(?)",
+            [name.schema, name.name],
+        )
+        return found[0][0] if found else None
+
+    def _rows(self, question: str, values: list[Any] | None = None) -> list[Any]:
+        return self._connection.execute(question, values or []).fetchall()
+
+
+def whole(progress: Mapping[TableId, Progress]) -> Lsn | None:
+    """Where all tables stand together."""
+    found = progress.get(WHOLE)
+    return None if found is None else found.applied
+
+
+def names_of_all(names: Mapping[TableId, str]) -> dict[TableId, str]:
+    """The names with the row for all tables."""
+    return {**names, WHOLE: _ALL}
+
+
+def _lsn(text: str | None) -> Lsn | None:
+    return None if text is None else Lsn.parse(text)
+
+
+def _numbers(tables: Iterable[TableId]) -> str:
+    return ", ".join(str(int(table)) for table in tables) or "NULL"

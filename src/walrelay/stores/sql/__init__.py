@@ -1,0 +1,1 @@
+"""The store on a SQL database, one implementation for all of them."""
