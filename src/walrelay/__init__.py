@@ -4,39 +4,56 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from walrelay.config.settings import CopySettings
+    from walrelay.config.settings import CaptureSettings, CopySettings
     from walrelay.destinations.duckdb import DuckDBDestination
+    from walrelay.destinations.events import EventBatch
     from walrelay.destinations.memory import MemoryDestination
     from walrelay.destinations.null import NullDestination
     from walrelay.destinations.stdout import StdoutDestination
     from walrelay.errors import WalrelayError
+    from walrelay.log.capture import Capture
+    from walrelay.log.reader import LogReader
     from walrelay.pipeline import Pipeline
     from walrelay.postgres.source import PostgresSource
     from walrelay.stores.memory import MemoryStore
+    from walrelay.stores.postgres import PostgresStore
+    from walrelay.stores.sqlite import SqliteStore
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Loaded when first asked for: Spark, Arrow and the decoder take a second that `walrelay --help` need not wait for.
 _HOME = {
+    "Capture": "walrelay.log.capture",
+    "CaptureSettings": "walrelay.config.settings",
     "CopySettings": "walrelay.config.settings",
     "DuckDBDestination": "walrelay.destinations.duckdb",
+    "EventBatch": "walrelay.destinations.events",
+    "LogReader": "walrelay.log.reader",
     "MemoryDestination": "walrelay.destinations.memory",
     "MemoryStore": "walrelay.stores.memory",
     "NullDestination": "walrelay.destinations.null",
     "Pipeline": "walrelay.pipeline",
     "PostgresSource": "walrelay.postgres.source",
+    "PostgresStore": "walrelay.stores.postgres",
+    "SqliteStore": "walrelay.stores.sqlite",
     "StdoutDestination": "walrelay.destinations.stdout",
     "WalrelayError": "walrelay.errors",
 }
 
 __all__ = [
+    "Capture",
+    "CaptureSettings",
     "CopySettings",
     "DuckDBDestination",
+    "EventBatch",
+    "LogReader",
     "MemoryDestination",
     "MemoryStore",
     "NullDestination",
     "Pipeline",
     "PostgresSource",
+    "PostgresStore",
+    "SqliteStore",
     "StdoutDestination",
     "WalrelayError",
 ]

@@ -248,6 +248,11 @@ class SparkJobError(SparkError):
     default_hint = "Run again with --debug to see Spark's own words."
 
 
+class StateMissingError(WalrelayError):
+    code = "pipeline.no_state"
+    default_hint = "Give the directory that `walrelay replicate --state` uses; by default walrelay-state."
+
+
 class CaptureDiedError(WalrelayError):
     code = "capture.died"
     default_hint = "Run `walrelay capture` alone with --debug to see more."

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -15,42 +16,69 @@ ROOT = Path(__file__).parents[2]
 ADDRESS = "postgresql://me@db.example.com:5432/app"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+def blocks(language: str, page: str = "README.md") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.S)
+
+
+def commands(page: str) -> list[str]:
+    return [line for block in blocks("sh", page) for line in block.splitlines() if line.startswith("walrelay")]
+
+
+def run_command(command: str, url: str, directory: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command.replace(ADDRESS, url), shell=True, capture_output=True, text=True, cwd=directory,
+        env={**os.environ, "PATH": path}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture
-def shop(database: str) -> str:
+def shop(database: str) -> Iterator[str]:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE customers (id int PRIMARY KEY); CREATE TABLE orders (id int PRIMARY KEY)")
         connection.execute("INSERT INTO orders VALUES (1), (2)")
         for block in blocks("sql"):
             connection.execute(block)  # type: ignore[call-overload]
-    return database
+    yield database
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
 
 
-def test_the_commands_run(shop: str, tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    commands = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("walrelay")]
-    assert len(commands) == 2
-    for command in commands:
-        done = subprocess.run(
-            command.replace(ADDRESS, shop), shell=True, capture_output=True, text=True, cwd=tmp_path,
-            env={**os.environ, "PATH": path}, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "shop.duckdb").exists()
-
-
-def test_the_python_runs(shop: str, tmp_path: Path) -> None:
-    pipeline, frame = blocks("python")
-    session = "from walrelay.spark.session import spark_session\nspark = spark_session()"
-    script = f"{pipeline}\n{session}\n{frame}\nprint(orders.count())\n"
+def run_python(script: str, url: str, directory: Path) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", script.replace(ADDRESS, shop)], capture_output=True, text=True, cwd=tmp_path, check=False
+        [sys.executable, "-c", script.replace(ADDRESS, url)], capture_output=True, text=True, cwd=directory, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["2 Counter()", "2"]
+    return done.stdout.splitlines()
+
+
+SESSION = "from walrelay.spark.session import spark_session\nspark = spark_session()\n"
+
+
+def test_the_readme_works_as_it_stands(shop: str, tmp_path: Path) -> None:
+    found = commands("README.md")
+    assert [command.split()[1] for command in found] == ["preflight", "replicate", "status", "replicate", "capture"]
+    for command in found:
+        run_command(command, shop, tmp_path)
+    assert (tmp_path / "shop.duckdb").exists()
+    pipeline, frame, stream = blocks("python")
+    said = run_python(
+        f"{pipeline}\n{SESSION}{frame}\nprint(orders.count())\n{stream}\nprint(changes.isStreaming)\n", shop, tmp_path
+    )
+    assert said == ["2 Counter()", "2", "True"]
+
+
+def test_the_page_about_the_change_log_works_as_it_stands(shop: str, tmp_path: Path) -> None:
+    capture, *replays = commands("docs/change-log.md")
+    run_command(capture, shop, tmp_path)
+    with psycopg.connect(shop, autocommit=True) as connection:
+        connection.execute("INSERT INTO orders VALUES (3)")
+    stream, capturing = blocks("python", "docs/change-log.md")
+    assert len(run_python(capturing, shop, tmp_path)) == 2
+    assert run_python(f"{SESSION}{stream}\nprint(orders.schema['row'].dataType.names)", shop, tmp_path) == ["['id']"]
+    for command in replays:
+        run_command(command, shop, tmp_path)
 
 
 def test_every_make_target_it_names_exists() -> None:
@@ -60,7 +88,7 @@ def test_every_make_target_it_names_exists() -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 

@@ -158,7 +158,7 @@ class Watcher:
         self._thread.join()
         if kind is None:
             assert self.failures == []
-            assert self.looks > 100 and self.moves > 5, f"looked {self.looks} times, saw it move {self.moves} times"
+            assert self.looks > 100 and self.moves > 2, f"looked {self.looks} times, saw it move {self.moves} times"
 
     def _run(self) -> None:
         while not self._stop.is_set():

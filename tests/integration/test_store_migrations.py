@@ -38,9 +38,11 @@ store = (PostgresStore if "://" in where else SqliteStore)(where, sys.argv[2])
 LINGER = """
 import time
 from sqlalchemy import Engine, event
+lingered = False
 def linger(connection, cursor, statement, *rest):
-    if statement.split()[0] == "CREATE":
-        event.remove(Engine, "after_cursor_execute", linger)
+    global lingered
+    if not lingered and statement.split()[0] == "CREATE":
+        lingered = True
         time.sleep(1)
 event.listen(Engine, "after_cursor_execute", linger)
 """

@@ -19,11 +19,9 @@ import pytest
 from walrelay.config.settings import copy_settings
 from walrelay.decode.changes import OPTIONAL, change_schema
 from walrelay.destinations import duckdb_apply
-from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
+from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb import DuckDBDestination
-from walrelay.destinations.duckdb_collapse import unseen
 from walrelay.destinations.events import EventBatch, TableRange
-from walrelay.errors import DestinationError, SpecialValueError
 from walrelay.log.identity import Lineage, write_lineage
 from walrelay.log.manifest import DataFile, Entry, Manifest, data_path
 from walrelay.log.reader import LogReader
@@ -33,7 +31,6 @@ from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column, PgType, SchemaVersion, TableSchema
 from walrelay.model.schema_json import version_to_json
-from walrelay.model.visibility import VisibleTransactions
 
 Row = dict[str, Any]
 INT4, INT8, TEXT = PgType(23, "int4"), PgType(20, "int8"), PgType(25, "text")
@@ -305,7 +302,7 @@ TABLES = {
 @pytest.mark.parametrize("small_rows", [0, 1000], ids=["from files", "through arrow"])
 @pytest.mark.parametrize("altered", [False, True], ids=["one shape", "altered"])
 @pytest.mark.parametrize("kind", TABLES)
-def test_random_histories_in_random_pieces(  # noqa: PLR0913
+def test_random_histories_in_random_pieces(
     kind: str, altered: bool, small_rows: int, log: SmallLog, started: Callable[..., DuckDBDestination],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

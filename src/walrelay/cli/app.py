@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 from rich.console import Console
@@ -14,7 +14,11 @@ from walrelay import __version__
 from walrelay.cli.capture import capture_command
 from walrelay.cli.preflight import preflight_command
 from walrelay.cli.replay import replay_command
+from walrelay.cli.status import status_command
 from walrelay.errors import ConfigError, WalrelayError
+
+if TYPE_CHECKING:
+    from walrelay.pipeline import Mode
 
 app = typer.Typer(
     name="walrelay",
@@ -62,16 +66,23 @@ def replicate(
     ],
     publication: Annotated[str, typer.Option(help="The publication that names the tables.", show_default=False)],
     mode: Annotated[
-        str, typer.Option(help="copy: copy all tables once. changes: every change from now on, in commit order.")
-    ] = "copy",
+        str,
+        typer.Option(
+            help="both: copy all tables and keep them current. copy: copy them once. changes: every change from now on."
+        ),
+    ] = "both",
     until: Annotated[
-        str | None, typer.Option(help="caught-up: end once all that is committed now has arrived. (changes)")
+        str | None,
+        typer.Option(help="caught-up: end once all that is committed now has arrived. [default: run until stopped]"),
     ] = None,
     state: Annotated[
-        Path, typer.Option(help="Where walrelay keeps what it must remember; the change log is in it. (changes)")
+        Path, typer.Option(help="Where walrelay keeps what it must remember; the change log is in it.")
     ] = Path("walrelay-state"),
     log: Annotated[
-        str | None, typer.Option(help="The change log: a directory or s3://… [default: log in --state] (changes)")
+        str | None, typer.Option(help="The change log: a directory or s3://… [default: log in --state]")
+    ] = None,
+    pipeline_id: Annotated[
+        str | None, typer.Option("--id", help="The pipeline's name in its state. [default: the publication's]")
     ] = None,
     slot: Annotated[str | None, typer.Option(help="The replication slot. [default: walrelay_<publication>]")] = None,
     ack: Annotated[
@@ -100,7 +111,7 @@ def replicate(
     """Bring the tables of a publication, or their changes, to a destination; exit code 0 when all is durable."""
     _set_debug(debug)
     from walrelay.cli.destinations import destination_from_url
-    from walrelay.cli.replicate import Changes, run_changes, run_copy
+    from walrelay.cli.replicate import LiveTask, run_copy, run_live
     from walrelay.config.settings import capture_settings, copy_settings
     from walrelay.postgres.source import PostgresSource
 
@@ -112,14 +123,22 @@ def replicate(
         retries=retries,
         busy_timeout=busy_timeout,
     )
-    if mode == "changes":
-        changes = Changes(log or str(state / "log"), slot, _until(until), capture_settings(ack=ack))
+    if mode != "copy":
+        task = LiveTask(
+            mode=cast("Mode", mode),
+            id=pipeline_id or publication,
+            state=state,
+            log=log,
+            slot=slot,
+            until=_until(until),
+            capture=capture_settings(ack=ack),
+        )
         raise typer.Exit(
-            run_changes(
+            run_live(
                 PostgresSource(source, publication=publication),
                 destination_from_url(destination),
                 settings,
-                changes,
+                task,
                 _spark_settings(spark or []),
             )
         )
@@ -137,6 +156,7 @@ def replicate(
 app.command("preflight")(preflight_command)
 app.command("capture")(capture_command)
 app.command("replay")(replay_command)
+app.command("status")(status_command)
 
 
 @app.command()

@@ -6,59 +6,82 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
+from walrelay.cli.live import live_display
 from walrelay.cli.progress import duration, progress_display, stderr_console
 from walrelay.cli.summary import show_summary
 from walrelay.config.settings import CaptureSettings, CopySettings
+from walrelay.control.status import LOG_DIRECTORY, STATE_FILE
 from walrelay.destinations.base import Destination
 from walrelay.errors import CopyFailedError
 from walrelay.log.capture import Until
 from walrelay.pipeline import Mode, Pipeline
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import stop_session
+from walrelay.stores.sqlite import SqliteStore
 
 INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
-class Changes:
-    """What the change road needs beside the source."""
+class LiveTask:
+    """What a pipeline that runs on needs besides source and destination."""
 
-    log: str
+    mode: Mode
+    id: str
+    state: Path
+    log: str | None
     slot: str | None
     until: Until | None
     capture: CaptureSettings
 
 
-def run_changes(
+def run_live(
     source: PostgresSource,
     destination: Destination,
     settings: CopySettings,
-    changes: Changes,
+    task: LiveTask,
     spark_settings: Mapping[str, str],
 ) -> int:
     """The exit code: 0 when it ended as asked, caught up or stopped by a signal."""
     console = stderr_console()
+    log = task.log or str(task.state / LOG_DIRECTORY)
+    task.state.mkdir(parents=True, exist_ok=True)
+    store = SqliteStore(task.state / STATE_FILE, task.id)
     try:
-        with progress_display(plain=True) as listener:
+        with live_display(console, plain=destination.name == "stdout") as listener:
             pipeline = Pipeline(
                 source,
                 destination,
-                mode="changes",
+                store,
+                mode=task.mode,
                 settings=settings,
                 spark_settings=spark_settings,
                 listener=listener,
-                log=changes.log,
-                slot=changes.slot,
-                capture=changes.capture,
+                id=task.id,
+                log=log,
+                slot=task.slot,
+                capture=task.capture,
             )
+            listener.watch(pipeline)
             with graceful_stop(pipeline.shutdown):
-                summary = pipeline.run(changes.until)
+                summary = pipeline.run(task.until)
+    except CopyFailedError as error:
+        if error.summary is None:
+            raise
+        show_summary(error.summary)
+        return 1
     finally:
         stop_session()
-    console.print(f"[bold]{summary.changes:,} changes[/] in {duration(summary.seconds)}; the log is in {changes.log}")
-    return 0
+        store.close()
+    if summary.tables:
+        show_summary(summary)
+    console.print(
+        f"[bold]{summary.changes:,} changes[/] in {duration(summary.seconds)}; state and log are in {task.state}"
+    )
+    return 1 if summary.failed else 0
 
 
 @contextmanager

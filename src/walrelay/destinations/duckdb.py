@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FILE = "_walrelay_file"
 """What our own DuckDB calls the file while changes are written: no schema of a source has this name."""
-WAL_BYTES = 1024 * 1024
-"""DuckDB's own log beyond which it is worked into the file: as much as is read again whenever the file is opened."""
+WAL_BYTES = 32 * 1024
+"""DuckDB's own log beyond which it is worked into the file. It is read again whenever the file is opened, by us or by
+others, which takes longer than writing a checkpoint once it is longer than this."""
 LONGEST_PAUSE = 0.1
 """Seconds between two attempts to open a file that others have."""
 ATTEMPTS = 10

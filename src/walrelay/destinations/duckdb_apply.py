@@ -180,10 +180,9 @@ class Application:
     @contextmanager
     def _registered(self, name: str, source: Any) -> Iterator[None]:
         self._connection.register(name, source)
-        try:
-            yield
-        finally:
-            self._connection.unregister(name)
+        yield
+        # Not after a failure: within a transaction that failed DuckDB does nothing but roll back.
+        self._connection.unregister(name)
 
     # ------------------------------------------------------------------------------------------------------- taking
 

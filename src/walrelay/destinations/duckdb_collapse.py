@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.duckdb_progress import Shape
 from walrelay.destinations.duckdb_shape import match_columns
 from walrelay.destinations.duckdb_types import holds_interval, projection, quoted
@@ -117,6 +118,10 @@ class Run:
         self._unchanged = [i for i, column in enumerate(self._columns) if column is None or column.name in wanted]
 
     @property
+    def _all(self) -> range:
+        return range(len(self._columns))
+
+    @property
     def lacks_values(self) -> bool:
         """Whether a new row's value may have to be looked for elsewhere."""
         return bool(self._unchanged)
@@ -129,39 +134,62 @@ class Run:
     def _has_old(self) -> bool:
         return self.survey.olds > 0
 
-    def events(self) -> str:
-        """The changes after the last truncate, column by column, in the destination's types: q, op, old_kind, the new
-        row's n0…, the old row's o0…, and m0… where the new value was not sent and the old row does not give it."""
-        inner = [f"{self._place} AS q", "op", "old_kind", "unchanged"]
+    def events(self, new: Iterable[int] = (), old: Iterable[int] = (), *, marks: bool = False) -> str:
+        """The changes after the last truncate: q, op, old_kind, and of the columns asked for the new row's n0…, the old
+        row's o0…, in the destination's types. With `marks` also m0… for columns that some change left out: whether this
+        one did, and the old row does not give the value either.
+
+        Only what is asked for, since DuckDB takes longer to read a long statement than to carry out a small one.
+        """
+        marked = set(self._unchanged) if marks else set()
+        inner = [f"{self._place} AS q", "op", "old_kind"]
         outer = ["q", "op", "old_kind"]
-        for i, column in enumerate(self._columns):
+        wanted = sorted({*new, *old, *marked})
+        if not marked.isdisjoint(wanted) or not set(self._unchanged).isdisjoint(new):
+            inner.append("unchanged")
+        for i in wanted:
+            column = self._columns[i]
             if column is not None:
                 inner.append(f'struct_extract("row", {literal(column.name)}) AS n{i}')
                 if self._has_old:
                     inner.append(f'struct_extract("old", {literal(column.name)}) AS o{i}')
-            outer += self._values(i, column)
+            outer += [f"{self._new(i)} AS n{i}"] if i in new else []
+            outer += [f"{self._landed(i, 'o')} AS o{i}"] if i in old else []
+            outer += [f"{self._missing(i)} AS m{i}"] if i in marked else []
         cut = f" WHERE {self._place} > {self.after_truncate}" if self.after_truncate is not None else ""
         return f"(SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {self.source}{cut}))"
 
-    def _values(self, i: int, column: Column | None) -> list[str]:
-        kind = self.shape.columns[i].type
-        if column is None:
-            missing = [f"op = 'update' AS m{i}"] if i in self._unchanged else []
-            return [f"CAST(NULL AS {kind}) AS n{i}", f"CAST(NULL AS {kind}) AS o{i}", *missing]
-        new, old = (f"CAST({projection(column, f'{side}{i}')} AS {kind})" for side in "no")
-        values = [f"{old} AS o{i}"] if self._has_old else []
-        if i not in self._unchanged:
-            return [f"{new} AS n{i}", *values]
-        left_out = f"coalesce(list_contains(unchanged, {literal(column.name)}), false)"
-        in_key = column.name in self.schema.identity_columns
-        # The old row is there as a whole (FULL), or as its identity.
-        known = (
-            ("old_kind IS NOT NULL" if in_key else "coalesce(old_kind = 'row', false)") if self._has_old else "false"
-        )
-        if self._has_old:
-            new = f"CASE WHEN {left_out} AND {known} THEN {old} ELSE {new} END"
+    def _landed(self, i: int, side: str) -> str:
+        """A column of the new or the old row, as it was sent."""
+        column, kind = self._columns[i], self.shape.columns[i].type
+        if column is None or (side == "o" and not self._has_old):
+            return f"CAST(NULL AS {kind})"
+        value = projection(column, f"{side}{i}")
+        return value if duckdb_column_type(column) == kind else f"CAST({value} AS {kind})"
+
+    def _new(self, i: int) -> str:
+        """The new row's value; where it was left out and the old row has it, from there."""
+        if i not in self._unchanged or not self._has_old or self._columns[i] is None:
+            return self._landed(i, "n")
+        there = f"{self._left_out(i)} AND {self._known(i)}"
+        return f"CASE WHEN {there} THEN {self._landed(i, 'o')} ELSE {self._landed(i, 'n')} END"
+
+    def _missing(self, i: int) -> str:
+        if self._columns[i] is None:
+            return "op = 'update'"
         # An insert without a value is an update that a publication's row filter let in: nobody has the value.
-        return [f"{new} AS n{i}", *values, f"op = 'update' AND {left_out} AND NOT {known} AS m{i}"]
+        return f"op = 'update' AND {self._left_out(i)} AND NOT {self._known(i)}"
+
+    def _left_out(self, i: int) -> str:
+        column = self._columns[i]
+        assert column is not None
+        return f"coalesce(list_contains(unchanged, {literal(column.name)}), false)"
+
+    def _known(self, i: int) -> str:
+        """Whether the old row has the column: it is there as a whole (FULL), or as its identity."""
+        column = self._columns[i]
+        in_key = column is not None and column.name in self.schema.identity_columns
+        return "old_kind IS NOT NULL" if in_key else "coalesce(old_kind = 'row', false)"
 
     # -------------------------------------------------------------------------------------------- tables with a key
 
@@ -174,7 +202,7 @@ class Run:
 
     def touches(self, extra: Callable[[str], str] = lambda _: "") -> str:
         """Every key that a row leaves or takes, with the place `s` in the order."""
-        events = self.events()
+        events = self.events(self.key, self.key if self._has_old else ())
         parts = [
             f"SELECT {self._keys('n')}, 2 * q + 1 AS s{extra('put')} FROM {events} WHERE op IN ('insert', 'update')"
         ]
@@ -189,7 +217,7 @@ class Run:
         return f"(SELECT {grouped}, max(s) AS s FROM ({self.touches()}) GROUP BY {grouped})"
 
     def keys_inserted(self) -> str:
-        return f"(SELECT {self._keys('n')} FROM {self.events()})"
+        return f"(SELECT {self._keys('n')} FROM {self.events(self.key)})"
 
     def delete_sql(self, keys: str) -> str:
         return f"DELETE FROM {self.table} AS d USING {keys} AS l WHERE {self._same_key('d', 'l')}"
@@ -198,18 +226,18 @@ class Run:
         return " AND ".join(f"{held}.{quoted(self.shape.columns[i].name)} = {keys}.k{i}" for i in self.key)
 
     def insert_all_sql(self) -> str:
-        values = ", ".join(f"n{i}" for i in range(len(self._columns)))
-        return f"{self._into()} SELECT {values} FROM {self.events()} WHERE op IN ('insert', 'update')"
+        values = ", ".join(f"n{i}" for i in self._all)
+        return f"{self._into()} SELECT {values} FROM {self.events(self._all)} WHERE op IN ('insert', 'update')"
 
     def insert_last_sql(self, last: str, *, held: bool) -> str:
         """Insert what was put last under each key, and not taken away."""
         values = ", ".join(
             f"CASE WHEN e.m{i} THEN h.v{i} ELSE e.n{i} END" if held and i in self._unchanged else f"e.n{i}"
-            for i in range(len(self._columns))
+            for i in self._all
         )
         joined = f" LEFT JOIN {HELD} AS h ON h.s = 2 * e.q + 1" if held else ""
         kept = " WHERE h.s IS NULL OR NOT h.unfounded" if held else ""
-        source = f"{self.events()} AS e JOIN {last} AS l ON l.s = 2 * e.q + 1"
+        source = f"{self.events(self._all, marks=held)} AS e JOIN {last} AS l ON l.s = 2 * e.q + 1"
         return f"{self._into()} SELECT {values} FROM {source}{joined}{kept}"
 
     def _into(self) -> str:
@@ -223,7 +251,8 @@ class Run:
 
     def has_moved_lacking_sql(self) -> str:
         """Whether a row took another key and left a value behind under the old one."""
-        return f"SELECT count(*) FROM {self.events()} WHERE op = 'update' AND {self._moved} AND {self._lacking}"
+        events = self.events(self.key, self.key, marks=True)
+        return f"SELECT count(*) FROM {events} WHERE op = 'update' AND {self._moved} AND {self._lacking}"
 
     @property
     def may_have_moved(self) -> bool:
@@ -233,17 +262,18 @@ class Run:
         """Make HELD: for each row that is put last and lacks values, those values: the last that the run has for the
         row, else the destination's. `by_life` follows the row through changes of its key (see `touches_sql`)."""
         keys = [f"k{i}" for i in self.key]
+        marked, events = self.events(marks=True), self.events({*self.key, *self._unchanged}, marks=True)
         if by_life:
             wanted = f"SELECT l.s, t.life, {', '.join(f't.origin.k{i} AS k{i}' for i in self.key)}" + (
-                f" FROM {LAST} AS l JOIN {TOUCHES} AS t ON t.s = l.s JOIN {self.events()} AS e ON 2 * e.q + 1 = l.s"
+                f" FROM {LAST} AS l JOIN {TOUCHES} AS t ON t.s = l.s JOIN {marked} AS e ON 2 * e.q + 1 = l.s"
                 f" WHERE {self._lacking}"
             )
             same = "t.life = w.life"
-            story = f"(SELECT e.*, t.life FROM {self.events()} AS e JOIN {TOUCHES} AS t ON t.s = 2 * e.q + 1) AS t"
+            story = f"(SELECT e.*, t.life FROM {events} AS e JOIN {TOUCHES} AS t ON t.s = 2 * e.q + 1) AS t"
         else:
-            wanted = f"SELECT l.* FROM {LAST} AS l JOIN {self.events()} AS e ON 2 * e.q + 1 = l.s WHERE {self._lacking}"
+            wanted = f"SELECT l.* FROM {LAST} AS l JOIN {marked} AS e ON 2 * e.q + 1 = l.s WHERE {self._lacking}"
             same = " AND ".join(f"t.n{i} = w.{key}" for i, key in zip(self.key, keys, strict=True))
-            story = f"{self.events()} AS t"
+            story = f"{events} AS t"
         found = ", ".join(f"arg_max({{'v': t.n{i}}}, t.q) FILTER (NOT t.m{i}) AS b{i}" for i in self._unchanged)
         lacks = ", ".join(f"arg_max(t.m{i}, t.q) AS m{i}" for i in self._unchanged)
         names = [quoted(one.name) for one in self.shape.columns]
@@ -303,8 +333,8 @@ class Run:
 
     def net_sql(self) -> str:
         """Make NET: how many more or fewer of each row there are."""
-        events = self.events()
-        places = range(len(self._columns))
+        events = self.events(self._all, self._all if self._has_old else ())
+        places = self._all
         comes = ", ".join(f"n{i} AS c{i}" for i in places)
         goes = ", ".join(f"o{i} AS c{i}" for i in places)
         moves = f"SELECT {comes}, 1 AS n FROM {events} WHERE op IN ('insert', 'update')"
@@ -319,12 +349,12 @@ class Run:
         )
 
     def insert_net_sql(self) -> str:
-        values = ", ".join(f"c{i}" for i in range(len(self._columns)))
+        values = ", ".join(f"c{i}" for i in self._all)
         return f"{self._into()} SELECT {values} FROM (SELECT *, unnest(range(n)) FROM {NET} WHERE n > 0)"
 
     def pick_exact_sql(self) -> str:
         """Make PICKED: for each row that goes a row of the destination, equal in every column."""
-        same = " AND ".join(self._equal(i) for i in range(len(self._columns)))
+        same = " AND ".join(self._equal(i) for i in self._all)
         return f"CREATE OR REPLACE TEMP TABLE {PICKED} AS {self._pick(same, f'(SELECT * FROM {NET} WHERE n < 0)')}"
 
     def pick_similar_sql(self) -> str:

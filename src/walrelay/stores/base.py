@@ -123,7 +123,8 @@ class TableLifecycleStore(Protocol):
     """Forgetting. Both are atomic, idempotent, and never touch the destination."""
 
     def clear_table_copy_state(self, table: TableId) -> None:
-        """Before a fresh copy, once the destination has dropped the table: all goes but the phase and its history."""
+        """Before a fresh copy, once the destination has dropped the table: its shapes, what the destination has of it
+        and its sync worker's progress go; the phase with its history and the name at the destination stay."""
 
     def delete_table_pipeline_state(self, table: TableId) -> None:
         """The table left the publication: everything that is stored about it goes (SEMANTICS 12)."""
@@ -144,7 +145,8 @@ class PipelineStore(StateStore, SchemaStore, TableLifecycleStore, Protocol):
     """All that a pipeline needs."""
 
     def acquire_pipeline_lock(self) -> AbstractContextManager[PipelineLock]:
-        """One process at a time runs a pipeline: StoreInUseError, with the name of who does, while another has it."""
+        """One process at a time runs a pipeline: StoreInUseError, with the name of who does, when another has it for
+        longer than a moment (somebody who only looks whether it runs may have it that long)."""
 
     def close(self) -> None:
         """Let go of connections and files. Idempotent."""

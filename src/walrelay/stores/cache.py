@@ -22,6 +22,9 @@ from walrelay.stores.records import (
 Part = Literal["phases", "schemas", "metadata", "mappings"]
 """What is loaded on its own."""
 
+LOCK_GRACE = 1.0
+"""Seconds for which a pipeline's lock may be in the way before it counts as held: a look at it takes less."""
+
 
 class CachedReads:
     """The reads of the store contract. The lock is held for a look or a change, never while a database is asked."""
@@ -94,10 +97,13 @@ class CachedReads:
 
     def _forget_copy(self, table: TableId) -> None:
         """What `clear_table_copy_state` removes from memory."""
-        for part in (self._schemas, self._metadata, self._mappings):
-            part.pop(table, None)
+        self._schemas.pop(table, None)
+        self._metadata.pop(table, None)
 
-    def _forget_phases(self, table: TableId) -> None:
+    def _forget_table(self, table: TableId) -> None:
+        """What `delete_table_pipeline_state` removes from memory."""
+        self._forget_copy(table)
+        self._mappings.pop(table, None)
         self._histories.pop(table, None)
         self._passing.pop(table, None)
 

@@ -12,6 +12,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+from walrelay.stores.cache import LOCK_GRACE
 from walrelay.stores.failures import StoreInUseError, StoreNotWritableError
 
 _CARD_BYTES = 1024
@@ -51,6 +52,7 @@ class FileLock:
             os.close(handle)
 
     def _locked(self) -> int:
+        deadline = time.monotonic() + LOCK_GRACE
         while True:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -61,7 +63,10 @@ class FileLock:
             except BlockingIOError:
                 holder = _told(os.pread(handle, _CARD_BYTES, 0))
                 os.close(handle)
-                raise StoreInUseError(f"{self._what} is being run by {holder}") from None
+                if time.monotonic() >= deadline:
+                    raise StoreInUseError(f"{self._what} is being run by {holder}") from None
+                time.sleep(LOCK_GRACE / 20)
+                continue
             except FileNotFoundError:
                 pass
             except BaseException:

@@ -14,13 +14,13 @@ from walrelay.model.phases import TableReplicationPhase, advanced, is_persisted
 from walrelay.model.progress import TableSync, WorkerType
 from walrelay.model.schema import TableSchema
 from walrelay.stores.base import PipelineLock
-from walrelay.stores.cache import CachedReads, merged, outlived
+from walrelay.stores.cache import LOCK_GRACE, CachedReads, merged, outlived
 from walrelay.stores.failures import NoEarlierPhaseError, StoreInUseError
 from walrelay.stores.records import DestinationTableMetadata, DurableProgress, SchemaSnapshot
 
 _running: dict[str, str] = {}
 """The pipelines that this process runs, with the names of the threads that do."""
-_running_lock = threading.Lock()
+_running_changed = threading.Condition()
 
 
 class _ProcessLock:
@@ -113,19 +113,21 @@ class MemoryStore(CachedReads):
     def delete_table_pipeline_state(self, table: TableId) -> None:
         with self._lock:
             self.clear_table_copy_state(table)
-            self._forget_phases(table)
+            self._forget_table(table)
 
     @contextmanager
     def acquire_pipeline_lock(self) -> Iterator[PipelineLock]:
-        with _running_lock:
-            if (holder := _running.get(self.pipeline_id)) is not None:
-                raise StoreInUseError(f"this process runs the pipeline {self.pipeline_id} already (thread {holder})")
-            _running[self.pipeline_id] = threading.current_thread().name
+        mine = self.pipeline_id
+        with _running_changed:
+            if not _running_changed.wait_for(lambda: mine not in _running, LOCK_GRACE):
+                raise StoreInUseError(f"this process runs the pipeline {mine} already (thread {_running[mine]})")
+            _running[mine] = threading.current_thread().name
         try:
             yield _ProcessLock()
         finally:
-            with _running_lock:
-                del _running[self.pipeline_id]
+            with _running_changed:
+                del _running[mine]
+                _running_changed.notify_all()
 
     def close(self) -> None:
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC
@@ -22,6 +23,7 @@ from walrelay.errors import AuthenticationError, ConfigError, DatabaseMissingErr
 from walrelay.postgres.connection import connect_failure
 from walrelay.postgres.source import PostgresSource
 from walrelay.stores.base import PipelineLock
+from walrelay.stores.cache import LOCK_GRACE
 from walrelay.stores.failures import (
     StoreAuthenticationError,
     StoreDamagedError,
@@ -122,9 +124,11 @@ class _SessionLock:
             raise _named(error, source) from error
         try:
             self._connection.execute(_LOCK_SESSION)
-            row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchone()
-            if row is None or not row[0]:
-                raise StoreInUseError(f"the pipeline {pipeline_id} is being run by {self._holder(key)}")
+            deadline = time.monotonic() + LOCK_GRACE
+            while not self._try(key):
+                if time.monotonic() >= deadline:
+                    raise StoreInUseError(f"the pipeline {pipeline_id} is being run by {self._holder(key)}")
+                time.sleep(LOCK_GRACE / 20)
         except psycopg.Error as error:
             self._connection.close()
             raise _named(error, source) from error
@@ -144,6 +148,10 @@ class _SessionLock:
     def release(self) -> None:
         with suppress(psycopg.Error):
             self._connection.close()
+
+    def _try(self, key: int) -> bool:
+        row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchone()
+        return row is not None and bool(row[0])
 
     def _holder(self, key: int) -> str:
         unsigned = key & 0xFFFFFFFFFFFFFFFF

@@ -5,13 +5,14 @@
         def store_factory(self, tmp_path):
             return lambda pipeline_id: MyStore(tmp_path / "state", pipeline_id)
 
-Each call of the factory opens the same place anew, for the pipeline of that id. For telling failures, have pytest rewrite
-the suite's assertions before it is imported: `pytest.register_assert_rewrite("walrelay.testing.store_contract")`.
+Each call of the factory opens the same place anew, for the pipeline of that id. For failures that explain themselves
+have pytest rewrite the suite before it is imported: `pytest.register_assert_rewrite("walrelay.testing.store_contract")`.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -372,7 +373,7 @@ class StoreContract:
 
     # --------------------------------------------------------------------------------------------- forgetting
 
-    def test_clearing_for_a_copy_keeps_the_phases_and_nothing_else(
+    def test_clearing_for_a_copy_keeps_the_phases_and_the_name_at_the_destination(
         self, store: PipelineStore, store_factory: StoreFactory
     ) -> None:
         for table in (1, 11):
@@ -383,6 +384,7 @@ class StoreContract:
 
         def check(reader: PipelineStore) -> None:
             assert reader.get_table_replication_states() == {1: DataSync(), 11: DataSync()}
+            assert reader.get_table_mappings() == {1: "t1", 11: "t11"}
             _check_copy_state(reader, 1, there=False)
             _check_copy_state(reader, 11, there=True)
             assert reader.get_durable_progress(Apply()) is not None
@@ -404,6 +406,7 @@ class StoreContract:
 
         def check(reader: PipelineStore) -> None:
             assert reader.get_table_replication_states() == {11: DataSync()}
+            assert reader.get_table_mappings() == {11: "t11"}
             _check_copy_state(reader, 1, there=False)
             _check_copy_state(reader, 11, there=True)
             assert reader.get_durable_progress(Apply()) is not None
@@ -466,6 +469,26 @@ class StoreContract:
         finally:
             other.close()
 
+    def test_who_only_looks_whether_a_pipeline_runs_does_not_keep_it_from_starting(
+        self, store: PipelineStore, store_factory: StoreFactory
+    ) -> None:
+        status, held = store_factory("orders"), threading.Event()
+
+        def look() -> None:
+            with status.acquire_pipeline_lock():
+                held.set()
+                time.sleep(0.02)
+
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                looking = pool.submit(look)
+                assert held.wait(30)
+                with store.acquire_pipeline_lock():
+                    pass
+                looking.result()
+        finally:
+            status.close()
+
     def test_the_lock_is_let_go_when_the_block_fails(self, store: PipelineStore) -> None:
         with pytest.raises(ZeroDivisionError), store.acquire_pipeline_lock():
             raise ZeroDivisionError
@@ -498,7 +521,6 @@ def _fill(store: PipelineStore, table: int) -> None:
 def _check_copy_state(store: PipelineStore, table: int, *, there: bool) -> None:
     kept = (
         store.get_table_schema(table),
-        store.get_table_mapping(table),
         store.get_destination_table_metadata(table),
         store.get_durable_progress(TableSync(table)),
     )

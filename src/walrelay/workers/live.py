@@ -223,7 +223,8 @@ class LiveRun:
             parts.listener.run_started({found[table].name: sizes[table].rows_estimate for table in fresh})
             parts.store.update_table_replication_states({table: Init() for table in fresh if table not in known})
             for table in fresh:
-                parts.store.store_table_mapping(table, str(found[table].name))
+                if parts.store.get_table_mapping(table) is None:
+                    parts.store.store_table_mapping(table, str(found[table].name))
             self._place(board)
         for table in [*known]:
             if table not in found and (table not in self._jobs or self._jobs[table].done()):
@@ -283,6 +284,7 @@ class LiveRun:
             board.copying_since[table.id] = self._worker.position
             parts.listener.table_started(table.name, attempt)
             copied = copy_once(self._copy_run(), table, attempt)
+            parts.store.store_table_mapping(table.id, str(table.name))
             board.set(table.id, SyncWait())
             target = board.wait_for_catchup(table.id, parts.stopping)
             if target is None:

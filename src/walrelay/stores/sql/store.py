@@ -37,7 +37,7 @@ from walrelay.stores.sql.tables import (
     worker_progress,
 )
 
-_COPY_TABLES = (destination_tables, table_mappings, table_schemas)
+_COPY_TABLES = (destination_tables, table_schemas)
 """What a fresh copy of a table forgets, besides the progress of its sync worker."""
 
 
@@ -254,10 +254,10 @@ class SqlStore(CachedReads):
         with self._order:
             with self._writing() as connection:
                 self._delete_copy(connection, table)
-                connection.execute(delete(table_phases).where(self._of(table_phases, table)))
+                for kind in (table_mappings, table_phases):
+                    connection.execute(delete(kind).where(self._of(kind, table)))
             with self._lock:
-                self._forget_copy(table)
-                self._forget_phases(table)
+                self._forget_table(table)
 
     def _delete_copy(self, connection: Connection, table: TableId) -> None:
         for kind in _COPY_TABLES:
