@@ -31,7 +31,7 @@ from walrelay.postgres.connection import connect
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import spark_session
-from walrelay.stores.base import PipelineStore
+from walrelay.stores.base import PipelineLock, PipelineStore
 from walrelay.stores.memory import MemoryStore
 from walrelay.workers.capture_process import CaptureProcess
 from walrelay.workers.live import LiveParts, LiveRun, PipelineStatus
@@ -156,7 +156,7 @@ class Pipeline:
         begun = time.monotonic()
         ensure_warm(self._listener.notice)
         location = str(self.log)
-        with self.store.acquire_pipeline_lock():
+        with self.store.acquire_pipeline_lock() as lock:
             self.store.load_table_replication_states()
             self.store.load_table_schemas()
             with connect(self.source, application="walrelay discovery") as connection:
@@ -171,7 +171,7 @@ class Pipeline:
                 if lineage is None:
                     return RunSummary((), time.monotonic() - begun)
                 with self._staging() as staging:
-                    live = LiveRun(self._live_parts(location, lineage, process, staging))
+                    live = LiveRun(self._live_parts(location, lineage, process, staging, lock))
                     self._live = live
                     live.run(target)
             finally:
@@ -194,7 +194,9 @@ class Pipeline:
             notify=self._listener.notice,
         )
 
-    def _live_parts(self, location: str, lineage: Lineage, process: CaptureProcess, staging: Path) -> LiveParts:
+    def _live_parts(
+        self, location: str, lineage: Lineage, process: CaptureProcess, staging: Path, lock: PipelineLock
+    ) -> LiveParts:
         assert self._spark is not None
         return LiveParts(
             id=self.id,
@@ -210,6 +212,7 @@ class Pipeline:
             staging=staging,
             listener=self._listener,
             stopping=self._stopping,
+            lock=lock,
             copies=self.mode == "both",
         )
 

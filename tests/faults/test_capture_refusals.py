@@ -104,7 +104,7 @@ def own(own_server: EmbeddedPostgres, request: pytest.FixtureRequest) -> str:
 
 def set_for_a_while(url: str, name: str, value: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")  # type: ignore[call-overload]
+        connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")
         connection.execute("SELECT pg_reload_conf()")
         look = "SELECT current_setting(%s) = %s"
         wait_until(lambda: connection.execute(look, (name, value)).fetchone() == (True,), "the setting is there")
@@ -322,7 +322,7 @@ def test_a_publication_that_goes_away_while_capture_runs(
     with psycopg.connect(source, autocommit=True) as connection:
         connection.execute(
             "ALTER ROLE postgres IN DATABASE " + connection.info.dbname + " SET client_min_messages = error"
-        )  # type: ignore[call-overload]
+        )
     task = CaptureTask(PostgresSource(source, publication="p"), slot, tmp_path / "log")
     capture = Running(task)
     with pytest.raises(PublicationMissingError) as caught, capture.running():
@@ -331,7 +331,7 @@ def test_a_publication_that_goes_away_while_capture_runs(
         reader = LogReader(task.log)
         wait_until(lambda: captured(task.log) == [1], "the first change is there")
         with psycopg.connect(source, autocommit=True) as connection:
-            connection.execute(change)  # type: ignore[call-overload]
+            connection.execute(change)
         insert(source, 2)
         with psycopg.connect(source, autocommit=True) as connection:
             row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
@@ -350,14 +350,14 @@ def test_a_publication_that_goes_away_while_capture_runs(
 def test_a_role_that_may_not_replicate(source: str, slot: str, tmp_path: Path) -> None:
     role = f"{slot}_role"
     with psycopg.connect(source, autocommit=True) as connection:
-        connection.execute(f"CREATE ROLE {role} LOGIN")  # type: ignore[call-overload]
+        connection.execute(f"CREATE ROLE {role} LOGIN")
     try:
         with pytest.raises(RightsError, match="may not replicate") as caught:
             run(source.replace("postgres@", f"{role}@"), tmp_path / "log", slot)
         assert "ALTER ROLE" in caught.value.hint and "REPLICATION" in caught.value.hint
     finally:
         with psycopg.connect(source, autocommit=True) as connection:
-            connection.execute(f"DROP ROLE {role}")  # type: ignore[call-overload]
+            connection.execute(f"DROP ROLE {role}")
 
 
 def test_a_server_without_logical_wal(tmp_path: Path) -> None:

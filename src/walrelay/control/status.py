@@ -64,6 +64,8 @@ def pipeline_status(state: Path, pipeline: str, log: str | None = None) -> Statu
     file = state / STATE_FILE
     if not file.exists():
         raise StateMissingError(f"there is no pipeline's state in {state}")
+    if pipeline not in pipelines_in(file):
+        raise ConfigError(f"{state} has no pipeline {pipeline}", hint=f"It has: {', '.join(pipelines_in(file))}.")
     store = SqliteStore(file, pipeline)
     try:
         return _report(store, pipeline, log or str(state / LOG_DIRECTORY))

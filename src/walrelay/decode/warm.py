@@ -16,12 +16,17 @@ from typing import Any
 import pyarrow as pa
 
 from walrelay.decode.base import ARROW, TEXT, Fields, Tally, Target
+from walrelay.decode.changes import ChangeDecoder
 from walrelay.decode.fixed import read_4
 from walrelay.decode.json_text import json_objects
 from walrelay.decode.registry import BUILTIN, EXTENSION, decoder_for
 from walrelay.errors import BadBytesError
-from walrelay.model.schema import PgType, TypeField
+from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableName
+from walrelay.model.schema import Column, PgType, SchemaVersion, TableSchema, TypeField
 from walrelay.wire.copy_binary import CopyBuffer, walk_rows
+from walrelay.wire.pgoutput import NOTHING_UNDONE, MessageWalker, part_state, whole_frames
+from walrelay.wire.replication import StreamCutter, WholeTransactions
 
 _PACKAGES = (Path(__file__).parent, Path(__file__).parent.parent / "wire")
 _STAMP = "kernels.sha256"
@@ -68,6 +73,28 @@ def warm_walk() -> None:
     buffer.rows()
 
 
+def warm_changes() -> None:
+    """Take one inserted row through the change road, as a whole and as a part."""
+    relation = b"R" + bytes(4) + b"s\0t\0d" + (1).to_bytes(2) + b"\1a\0" + (23).to_bytes(4) + b"\xff" * 4
+    insert = b"I" + bytes(4) + b"N" + (1).to_bytes(2) + b"b" + (4).to_bytes(4) + bytes(4)
+    begin = b"B" + (1).to_bytes(8) + bytes(12)
+    commit = b"C\0" + (1).to_bytes(8) + (2).to_bytes(8) + bytes(8)
+    frames = [b"w" + bytes(24) + message for message in (begin, relation, insert, commit)]
+    stream = b"".join(b"d" + (len(frame) + 4).to_bytes(4) + frame for frame in frames)
+    schema = TableSchema(0, TableName("s", "t"), (Column("a", PgType(23, "int4")),))
+    decoder = ChangeDecoder(lambda _relation, _lsn: SchemaVersion(schema, 1, Lsn(0)))
+    cutter, walker = StreamCutter(), MessageWalker()
+    cutter.room()[: len(stream)] = stream
+    cutter.received(len(stream))
+    for piece in cutter.pieces():
+        assert isinstance(piece, WholeTransactions)
+        for events in walker.walk_whole(piece.buf, piece.start, piece.end, piece.base):
+            list(decoder.decode(events, piece.txns))
+        part = piece.buf[piece.start : piece.end].copy()
+        whole_frames(part)
+        list(walker.walk_part(part, 0, streamed=False, undone=NOTHING_UNDONE, state=part_state()))
+
+
 def warm_json() -> None:
     """Write one value of every kind, and a NULL, as JSON."""
     kinds = [pa.bool_(), pa.int64(), pa.float64(), pa.decimal128(38), pa.string(), pa.binary(), pa.list_(pa.bool_())]
@@ -110,6 +137,7 @@ def ensure_warm(notify: Callable[[str], None]) -> None:
     warm(ARROW)
     warm(TEXT)
     warm_json()
+    warm_changes()
     _stamp().parent.mkdir(parents=True, exist_ok=True)
     _stamp().write_text(sources_digest())
 

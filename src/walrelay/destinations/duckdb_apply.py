@@ -16,10 +16,8 @@ from walrelay.destinations.duckdb_collapse import (
     HELD,
     LAST,
     LINKS,
-    NET,
-    PICKED,
     SURVEY,
-    TOUCHES,
+    TEMPORARY,
     Run,
     Survey,
     literal,
@@ -28,7 +26,7 @@ from walrelay.destinations.duckdb_collapse import (
 from walrelay.destinations.duckdb_progress import WHOLE, Progress, ProgressBook, Shape, names_of_all, place, whole
 from walrelay.destinations.duckdb_shape import ShapeKeeper
 from walrelay.destinations.events import EventBatch, TableEvents, TableRange
-from walrelay.errors import DestinationError
+from walrelay.errors import DestinationError, SpecialValueError
 from walrelay.log.manifest import DataFile
 from walrelay.log.reader import TableBatch, reading_schema
 from walrelay.model.lsn import Lsn
@@ -68,8 +66,9 @@ class Application:
         count = 0
         small = self._small(parts)
         for part in parts:
-            for version, source in self._sources(part, small):
-                count += self._take(version, source)
+            with _naming(part.schema):
+                for version, source, survey in self._sources(part, small):
+                    count += self._take(version, source, survey)
         self._advance({part.schema.id: str(part.schema.name) for part in parts})
         return count
 
@@ -120,8 +119,9 @@ class Application:
 
     def _sources(
         self, part: TableEvents, small: dict[tuple[TableId, int], list[pa.RecordBatch]]
-    ) -> Iterator[tuple[SchemaVersion, str]]:
-        """For each run of changes in one schema version, in order: the version, and a relation that holds them."""
+    ) -> Iterator[tuple[SchemaVersion, str, Survey | None]]:
+        """For each run of changes in one schema version, in order: the version, a relation that holds them, and what is
+        in it, if that is known."""
         runs = itertools.groupby(part.files, key=lambda pair: pair[0].version)
         if (part.schema.id, part.files[0][0].version) in small:
             for number, files in runs:
@@ -129,16 +129,16 @@ class Application:
                 batches = small[part.schema.id, number]
                 if batches:
                     table = pa.Table.from_batches(batches, reading_schema(version.schema))
-                    with self._registered(SOURCE, table):
-                        yield version, SOURCE
+                    with self._registered(STREAM, table):
+                        yield version, STREAM, Survey.of(table)
         elif not self._batch.log.storage.local or any(_differs(version.schema) for version, _ in part.files):
             yield from self._streamed(part)
         else:
             for _, files in runs:
                 pairs = list(files)
-                yield pairs[0][0], self._scan(part, [file for _, file in pairs])
+                yield pairs[0][0], self._scan(part, [file for _, file in pairs]), None
 
-    def _streamed(self, part: TableEvents) -> Iterator[tuple[SchemaVersion, str]]:
+    def _streamed(self, part: TableEvents) -> Iterator[tuple[SchemaVersion, str, Survey | None]]:
         """Through pyarrow, a batch at a time: from object stores, and for types whose special values need treatment."""
         batches = self._of([part]).batches()
         for _, group in itertools.groupby(batches, key=lambda one: one.version.version):
@@ -146,7 +146,7 @@ class Application:
             stream = pa.RecordBatchReader.from_batches(reading_schema(version.schema), arrow)
             with self._registered(STREAM, stream):
                 self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {SOURCE} AS SELECT * FROM {STREAM}")
-            yield version, SOURCE
+            yield version, SOURCE, None
             self._connection.execute(f"DROP TABLE {SOURCE}")
 
     def _arrow(self, batches: Iterator[TableBatch]) -> tuple[SchemaVersion, Iterator[pa.RecordBatch]]:
@@ -186,10 +186,11 @@ class Application:
 
     # ------------------------------------------------------------------------------------------------------- taking
 
-    def _take(self, version: SchemaVersion, source: str) -> int:
+    def _take(self, version: SchemaVersion, source: str, survey: Survey | None) -> int:
         """One run of changes into its table."""
         schema = version.schema
-        survey = Survey(*self._row(SURVEY.format(source=source)))
+        in_memory = survey is not None
+        survey = survey or Survey(*self._row(SURVEY.format(source=source)))
         if not survey.changes:
             # The file's changes are not of this batch; nor is the shape that they have.
             return 0
@@ -202,14 +203,22 @@ class Application:
         if survey.truncates:
             run.after_truncate = self._row(run.last_truncate_sql())[0]
             self._connection.execute(f"DELETE FROM {run.table}")
-        names = [row[0] for row in self._rows(run.unchanged_sql())] if survey.unchanged else []
-        run.mark_unchanged(names)
+        if survey.unchanged and survey.unchanged_names is None:
+            run.mark_unchanged(row[0] for row in self._rows(run.unchanged_sql()))
+        else:
+            run.mark_unchanged(survey.unchanged_names or ())
+        if in_memory:
+            self._connection.execute(run.flatten_sql())
         if run.key:
             self._take_keyed(run, survey, copied)
         elif survey.inserts + survey.truncates == survey.changes:
             self._connection.execute(run.insert_all_sql())
         else:
             self._take_loose(run, survey)
+        if not in_memory:
+            # What small runs leave behind is small, and replaced by the next one's.
+            for name in TEMPORARY:
+                self._connection.execute(f"DROP TABLE IF EXISTS {name}")
         return survey.changes
 
     def _take_keyed(self, run: Run, survey: Survey, copied: Lsn | None) -> None:
@@ -219,17 +228,13 @@ class Application:
             self._connection.execute(run.delete_sql(run.keys_inserted()))
             self._connection.execute(run.insert_all_sql())
             return
-        last, temporary = run.last(), []
-        if run.lacks_values or survey.changes > SMALL_ROWS:
-            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {LAST} AS SELECT * FROM {last}")
-            last, temporary = LAST, [LAST]
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {LAST} AS SELECT * FROM {run.last()}")
         if run.lacks_values:
-            temporary += self._hold(run, copied)
-        self._connection.execute(run.delete_sql(last))
-        self._connection.execute(run.insert_last_sql(last, held=run.lacks_values))
-        self._drop(temporary)
+            self._hold(run, copied)
+        self._connection.execute(run.delete_sql(LAST))
+        self._connection.execute(run.insert_last_sql(LAST, held=run.lacks_values))
 
-    def _hold(self, run: Run, copied: Lsn | None) -> list[str]:
+    def _hold(self, run: Run, copied: Lsn | None) -> None:
         """Keep values that were not sent, before the rows that have them are deleted."""
         by_life = run.may_have_moved and self._row(run.has_moved_lacking_sql())[0] > 0
         if by_life:
@@ -244,7 +249,6 @@ class Application:
                 f"{lost} rows that changes of {run.schema.name} leave in part unchanged are not there",
                 hint="Copy the table again.",
             )
-        return [HELD, TOUCHES, LINKS] if by_life else [HELD]
 
     def _shorten_links(self) -> None:
         """Let every link point to the row's first epoch: each round halves the way."""
@@ -277,11 +281,6 @@ class Application:
             )
         self._connection.execute(run.delete_picked_sql())
         self._connection.execute(run.insert_net_sql())
-        self._drop([NET, PICKED])
-
-    def _drop(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._connection.execute(f"DROP TABLE {name}")
 
     def _rows(self, question: str) -> list[Any]:
         return self._connection.execute(question).fetchall()
@@ -290,6 +289,24 @@ class Application:
         """The only row. Fetched to the end: DuckDB 2 registers nothing while a result is unfinished."""
         (row,) = self._rows(question)
         return row
+
+
+@contextmanager
+def _naming(schema: TableSchema) -> Iterator[None]:
+    """Say of a failure which table's changes it comes from, when it is not the whole file's: the others can go on."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.DataError, duckdb.ProgrammingError, duckdb.IntegrityError, duckdb.NotSupportedError) as error:
+        raise DestinationError(
+            f"DuckDB could not take changes of {schema.name} ({type(error).__name__})",
+            hint="Copy the table again; with --debug DuckDB's own words are shown.",
+            context={"table": str(schema.name)},
+        ) from error
+    except (DestinationError, SpecialValueError) as error:
+        error.context.setdefault("table", str(schema.name))
+        raise
 
 
 def _differs(schema: TableSchema) -> bool:

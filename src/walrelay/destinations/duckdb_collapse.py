@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.duckdb_progress import Shape
 from walrelay.destinations.duckdb_shape import match_columns
@@ -18,7 +21,8 @@ from walrelay.model.schema import Column, PgType, TableSchema
 from walrelay.model.visibility import VisibleTransactions
 
 LAST, HELD, TOUCHES, LINKS = "_walrelay_last", "_walrelay_held", "_walrelay_touches", "_walrelay_links"
-NET, PICKED = "_walrelay_net", "_walrelay_picked"
+EVENTS, NET, PICKED = "_walrelay_events", "_walrelay_net", "_walrelay_picked"
+TEMPORARY = (LAST, HELD, TOUCHES, LINKS, EVENTS, NET, PICKED)
 _PLACES = 1 << 61
 
 
@@ -54,6 +58,31 @@ class Survey:
     unchanged: int
     nameless: int
     """Updates and deletes that do not say which row they mean."""
+    unchanged_names: tuple[str, ...] | None = None
+    """The columns that some change left out, when that is known."""
+
+    @classmethod
+    def of(cls, changes: pa.Table) -> Survey:
+        """The same as `SURVEY` asks, of changes in memory."""
+        counts = {pair["values"]: pair["counts"] for pair in pc.value_counts(changes.column("op")).to_pylist()}
+        inserts, updates, deletes, truncates = (counts.get(op, 0) for op in ("insert", "update", "delete", "truncate"))
+        ends = pc.min_max(changes.column("commit_lsn")).as_py()
+        olds = len(changes) - changes.column("old_kind").null_count
+        unchanged = changes.column("unchanged")
+        return cls(
+            changes=len(changes),
+            inserts=inserts,
+            updates=updates,
+            deletes=deletes,
+            truncates=truncates,
+            first_lsn=ends["min"],
+            last_lsn=ends["max"],
+            last_ordinal=pc.max(changes.column("ordinal")).as_py(),
+            olds=olds,
+            unchanged=len(changes) - unchanged.null_count,
+            nameless=updates + deletes - olds,
+            unchanged_names=tuple(pc.unique(pc.list_flatten(unchanged)).to_pylist()),
+        )
 
     @property
     def only_inserts(self) -> bool:
@@ -94,6 +123,7 @@ class Run:
         self.key = self._key()
         self.after_truncate: int | None = None
         self._unchanged: list[int] = []
+        self._is_flat = False
 
     def _key(self) -> tuple[int, ...]:
         """The columns by which rows are told apart, as places in the destination; none when rows may be equal."""
@@ -141,6 +171,8 @@ class Run:
 
         Only what is asked for, since DuckDB takes longer to read a long statement than to carry out a small one.
         """
+        if self._is_flat:
+            return EVENTS
         marked = set(self._unchanged) if marks else set()
         inner = [f"{self._place} AS q", "op", "old_kind"]
         outer = ["q", "op", "old_kind"]
@@ -158,6 +190,12 @@ class Run:
             outer += [f"{self._missing(i)} AS m{i}"] if i in marked else []
         cut = f" WHERE {self._place} > {self.after_truncate}" if self.after_truncate is not None else ""
         return f"(SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {self.source}{cut}))"
+
+    def flatten_sql(self) -> str:
+        """Make EVENTS, from which everything else is read then: for a run that is soon read, and looked at often."""
+        events = self.events(self._all, self._all if self._has_old else (), marks=True)
+        self._is_flat = True
+        return f"CREATE OR REPLACE TEMP TABLE {EVENTS} AS SELECT * FROM {events}"
 
     def _landed(self, i: int, side: str) -> str:
         """A column of the new or the old row, as it was sent."""

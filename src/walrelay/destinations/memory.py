@@ -15,40 +15,104 @@ from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import TableSchema
 
+Row = dict[str, Any]
+
 
 class MemoryDestination(SimpleDestination):
-    """Arrow tables by name: `destination.tables["public.orders"]`, or plain rows with `rows("public.orders")`.
-    Changes, in commit order and each once, are in `destination.changes`."""
+    """Rows as they are now with `rows("public.orders")`. Copies as they came, as Arrow, are in `tables`; changes, in
+    commit order and each once, in `changes`."""
 
     name = "memory"
     takes_events = True
     materializes = True
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self._applied: Lsn | None = None
         self.tables: dict[str, pa.Table] = {}
         self.schemas: dict[str, TableSchema] = {}
+        self.changes: list[Change] = []
+        self._current: dict[str, _Rows] = {}
+        self._applied: dict[TableId, Lsn] = {}
+        self._whole: Lsn | None = None
         self._lock = threading.Lock()
+
+    def drop_table_for_copy(self, schema: TableSchema) -> None:
+        with self._lock:
+            self._applied.pop(schema.id, None)
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         table = rows.arrow()
+        name = str(schema.name)
         with self._lock:
-            self.tables[str(schema.name)] = table
-            self.schemas[str(schema.name)] = schema
+            self.tables[name] = table
+            self.schemas[name] = schema
+            self._current[name] = _Rows([row for batch in table.to_batches() for row in plain_rows(batch)])
         return WriteResult(durable=True, rows=table.num_rows)
 
     def write_events(self, batch: EventBatch) -> WriteResult:
+        count = 0
         with self._lock:
-            after = batch.after if self._applied is None else max(batch.after, self._applied)
-            fresh = list(batch.log.changes(after, batch.to))
-            self.changes += fresh
-            self._applied = batch.to
-        return WriteResult(durable=True, rows=len(fresh))
+            identities = {str(part.schema.name): part.schema for part in batch.tables()}
+            for change in batch.changes():
+                schema = identities[str(change.table)]
+                if change.end_lsn <= self._held(schema.id, batch):
+                    continue
+                self._current.setdefault(str(change.table), _Rows([])).apply(change, _key(schema))
+                self.changes.append(change)
+                count += 1
+            for table in self._taking_part(batch):
+                self._applied[table] = max(batch.to, self._applied.get(table, batch.to))
+            if batch.ranges is None:
+                self._whole = batch.to
+        return WriteResult(durable=True, rows=count)
 
     def applied_lsn(self, table: TableId | None) -> Lsn | None:
-        return self._applied
+        return self._whole if table is None else self._applied.get(table)
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
+    def rows(self, table: str) -> list[Row]:
         """The rows of a table as dictionaries."""
-        return [row for batch in self.tables[table].to_batches() for row in plain_rows(batch)]
+        with self._lock:
+            return self._current[table].all()
+
+    def _held(self, table: TableId, batch: EventBatch) -> Lsn:
+        """Changes up to here were taken before."""
+        whole = self._whole if batch.ranges is None else None
+        return self._applied.get(table, whole or Lsn(0))
+
+    def _taking_part(self, batch: EventBatch) -> list[TableId]:
+        if batch.ranges is not None:
+            return [one.table for one in batch.ranges]
+        return [part.schema.id for part in batch.tables()]
+
+
+def _key(schema: TableSchema) -> tuple[str, ...]:
+    return schema.primary_key or (schema.identity_columns if schema.identity != "full" else ())
+
+
+class _Rows:
+    """A table's rows; found by key where there is one, else by all their values."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+
+    def all(self) -> list[Row]:
+        return [dict(row) for row in self._rows]
+
+    def apply(self, change: Change, key: tuple[str, ...]) -> None:
+        match change.op:
+            case "truncate":
+                self._rows.clear()
+            case "insert":
+                self._rows.append(dict(change.row or {}))
+            case "update":
+                new = change.row or {}
+                place = self._find(change.old or new, key)
+                before = self._rows[place]
+                kept = {name: before[name] for name in change.unchanged}
+                self._rows[place] = {**new, **kept}
+            case "delete":
+                del self._rows[self._find(change.old or {}, key)]
+
+    def _find(self, image: Row, key: tuple[str, ...]) -> int:
+        names = key or tuple(image)
+        wanted = [image[name] for name in names]
+        return next(place for place, row in enumerate(self._rows) if [row.get(name) for name in names] == wanted)

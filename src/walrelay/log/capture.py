@@ -19,7 +19,14 @@ from pathlib import Path
 from typing import Literal
 
 from walrelay.config.settings import CaptureSettings, capture_settings
-from walrelay.errors import ConfigError, ConnectionLostError, LineageError, SlotMissingError, WalrelayError
+from walrelay.errors import (
+    BadBytesError,
+    ConfigError,
+    ConnectionLostError,
+    LineageError,
+    SlotMissingError,
+    WalrelayError,
+)
 from walrelay.failpoints import hit
 from walrelay.log.ack import acknowledged
 from walrelay.log.housekeeping import Housekeeping
@@ -36,7 +43,7 @@ from walrelay.model.schema import TableSchema
 from walrelay.postgres.catalog import published_tables
 from walrelay.postgres.connection import Connection, connect
 from walrelay.postgres.relations import describe_relation
-from walrelay.postgres.replication import ReplicationConnection, SystemIdentity, stream_failure
+from walrelay.postgres.replication import RESUMES, ReplicationConnection, SystemIdentity, stream_failure
 from walrelay.postgres.slot import (
     Slot,
     check_position,
@@ -69,6 +76,8 @@ IDLE_SECONDS = 1.0
 PING_SECONDS = 0.1
 """While waiting to be caught up the server is asked this often how far it is."""
 WAIT_SECONDS = 0.25
+SILENCE_SECONDS = 120.0
+"""We ask every second; twice the time after which the server itself gives up by default."""
 FLOOD_BYTES = 512 * 1024
 """So much at once does not come from a stream that pauses between reads."""
 LONGEST_DELAY = 60.0
@@ -113,6 +122,7 @@ class Capture:
         self._housekeeping: Housekeeping | None = None
         self._target: Lsn | None = None
         self._flowing = False
+        self._bad_at: Lsn | None = None
 
     def stop(self) -> None:
         """Ask for a clean end: what is committed and received is published, and the slot confirmed."""
@@ -121,6 +131,7 @@ class Capture:
     def run(self, until: Until | None = None) -> None:
         """Capture until stopped, or until all that was committed when it started is in the log."""
         with acquire(self.storage, f"capture of slot {self.slot}") as lease:
+            self.storage.sweep()
             self._run(lease, until)
 
     def status(self) -> CaptureStatus:
@@ -172,7 +183,7 @@ class Capture:
                     self._stream_once(lease, manifest, until)
                     break
                 except WalrelayError as error:
-                    if not error.retryable:
+                    if not (error.retryable or self._may_have_changed(error)):
                         raise
                     self._last_error = error
                     delay = self.settings.retry_delay.total_seconds() if self._flowing else delay
@@ -182,11 +193,24 @@ class Capture:
                     self._notify(f"{error.message}; next attempt in {delay:.1f} s")
                     self._stopping.wait(delay)
                     delay = min(2 * delay, LONGEST_DELAY)
-                housekeeping.check()
+                self.check_housekeeping()
         finally:
             housekeeping.stop()
             self._state = "stopped"
             self._report()
+
+    def check_housekeeping(self) -> None:
+        if self._housekeeping is not None:
+            self._housekeeping.check()
+
+    def _may_have_changed(self, error: WalrelayError) -> bool:
+        """Whether bytes that do not fit are worth a second look: a composite type that was altered fits once its table
+        is described anew, which a new connection does. The same place again is an error."""
+        if not isinstance(error, BadBytesError) or self._stream is None:
+            return False
+        place = self._stream.writer.durable_lsn
+        seen, self._bad_at = self._bad_at, place
+        return seen != place
 
     def _stream_once(self, lease: Lease, manifest: Manifest, until: Until | None) -> None:
         """One connection, from its start to its end."""
@@ -291,7 +315,7 @@ class _Stream:
         self._confirmed_at = self._advanced_at = self._pinged_at = 0.0
         self._readers_at = 0.0
         self._reader_positions: list[Lsn] = []
-        self._seen_lsn = writer.durable_lsn
+        self._heard_at = time.monotonic()
 
     @property
     def memory_bytes(self) -> int:
@@ -312,12 +336,21 @@ class _Stream:
 
     def _receive(self) -> None:
         while not self._capture._stopping.is_set() and self._error is None and not self._caught_up():
-            self._replication.receive(self.cutter, self._patience())
+            self._heard(self._replication.receive(self.cutter, self._patience()))
             for piece in self.cutter.pieces():
                 self._take(piece)
-            self._capture._flowing = True
+            self._capture.check_housekeeping()
             self._offer_idle()
             self._confirm(reply_wanted=self.cutter.take_reply_wanted())
+
+    def _heard(self, received: bool) -> None:
+        """A server that answers no ping for so long is gone, even if no packet says so."""
+        now = time.monotonic()
+        if received:
+            self._heard_at = now
+            self._capture._flowing = True
+        elif now - self._heard_at > SILENCE_SECONDS:
+            raise ConnectionLostError(f"the server has been silent for {SILENCE_SECONDS:.0f} s", hint=RESUMES)
 
     def _patience(self) -> float:
         return PING_SECONDS if self._capture._target is not None else WAIT_SECONDS

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from walrelay.failpoints import hit
 from walrelay.log.concatenation import UnlikeSchemaError, concatenate
 from walrelay.log.failures import LogDamagedError, LogError
 from walrelay.log.manifest import DATA, MANIFEST, DataFile, Entry, Manifest, data_path, epoch_of
@@ -171,8 +172,10 @@ class Compactor:
                     self._storage.delete(file.path)
             raise
         entry = _merged(group, written)
+        hit("compaction.before_publish")
         # From here on the files stay, whatever happens: a put that seems to fail may have succeeded.
         self._manifest.publish(entry)
+        hit("compaction.after_publish")
         self._replaced_since.update(dict.fromkeys((part.name for part in group), self._clock()))
         return entry
 

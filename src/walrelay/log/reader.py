@@ -268,6 +268,9 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         column = present.get(wanted.name)
         if column is None:
             column = pa.nulls(batch.num_rows, wanted.type)
+        elif pa.types.is_struct(wanted.type) and wanted.type.num_fields == 0:
+            # A row without columns is stored as a plain true.
+            column = pa.Array.from_buffers(wanted.type, len(column), [column.is_valid().buffers()[1]])
         elif column.type != wanted.type:
             column = column.cast(wanted.type)
         columns.append(column)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from walrelay.log.failures import LogDamagedError
 from walrelay.log.storage import Storage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
-from walrelay.model.schema import SchemaVersion, TableSchema
+from walrelay.model.schema import PgType, SchemaVersion, TableSchema
 from walrelay.model.schema_json import version_from_json, version_to_json
 from walrelay.wire.pgoutput import Relation
 
@@ -45,6 +46,15 @@ def fingerprint(relation: Relation) -> str:
     return hashlib.sha256(repr(relation).encode()).hexdigest()[:16]
 
 
+def _same_types(before: TableSchema, now: TableSchema) -> bool:
+    """A composite type may have gained an attribute, which no message tells. How deep arrays are is decided once."""
+    return all(_flat(one.type) == _flat(other.type) for one, other in zip(before.columns, now.columns, strict=True))
+
+
+def _flat(type_: PgType) -> PgType:
+    return replace(type_, dimensions=1, display="")
+
+
 class SchemaLibrary:
     """The writer's view: finds the version a Relation message means, or makes the next one.
 
@@ -67,10 +77,11 @@ class SchemaLibrary:
     ) -> SchemaVersion:
         mark = fingerprint(relation)
         latest = self._latest.get(relation.id)
-        if latest is not None and latest[1] == mark:
+        described = describe(relation)
+        if latest is not None and latest[1] == mark and _same_types(latest[0].schema, described):
             return latest[0]
         number = latest[0].version + 1 if latest is not None else 1
-        version = SchemaVersion(describe(relation), number, commit_lsn)
+        version = SchemaVersion(described, number, commit_lsn)
         self._latest[relation.id] = (version, mark)
         self._unsaved.append((version, mark))
         return version

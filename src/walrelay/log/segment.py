@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from walrelay.decode.changes import COMMIT_TIME_TYPE, OPTIONAL, SeenMessage, TableChanges, change_schema
@@ -33,6 +34,15 @@ MESSAGES_SCHEMA = pa.schema(
 )
 
 
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """As Parquet can hold it: it knows no struct without fields, so a row without columns is a plain true."""
+    return pa.schema([pa.field(f.name, pa.bool_()) if _is_bare(f.type) else f for f in schema])
+
+
+def _is_bare(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind) and kind.num_fields == 0)
+
+
 def parquet_writer(sink: Sink, schema: pa.Schema) -> pq.ParquetWriter:
     """How the log writes Parquet: quick to write and to read; LSNs have statistics, so that ranges skip row groups."""
     return pq.ParquetWriter(
@@ -56,7 +66,7 @@ class _TableFile:
         self.buffered = 0
         self.first = self.last = 0
         self._storage = storage
-        self._schema = change_schema(version.schema)
+        self._schema = stored_schema(change_schema(version.schema))
         self._batches: list[pa.RecordBatch] = []
         self._sink: Sink | None = None
         self._writer: pq.ParquetWriter | None = None
@@ -112,10 +122,10 @@ class _TableFile:
 
 
 def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with all columns of the file, NULL where it has none."""
-    if batch.num_columns == len(schema):
+    """The batch with all columns of the file, as it stores them; NULL where it has none."""
+    if batch.schema.equals(schema):
         return batch
-    present = {name: batch.column(place) for place, name in enumerate(batch.schema.names)}
+    present = {name: _stored(batch.column(place)) for place, name in enumerate(batch.schema.names)}
     columns = [present.get(f.name) for f in schema]
     return pa.RecordBatch.from_arrays(
         [
@@ -124,6 +134,10 @@ def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         ],
         schema=schema,
     )
+
+
+def _stored(column: pa.Array) -> pa.Array:
+    return pc.if_else(column.is_valid(), True, None) if _is_bare(column.type) else column
 
 
 class Segment:

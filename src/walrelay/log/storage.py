@@ -7,6 +7,7 @@ there after a crash, and nobody ever sees half of what `put` writes.
 from __future__ import annotations
 
 import os
+import time
 import urllib.parse
 import uuid
 from contextlib import suppress
@@ -24,6 +25,8 @@ OBJECT_SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
 """Stores whose put is atomic. A distributed file system's is not (its files appear while they are being written)."""
 
 _HIDDEN: Final = "."
+LEFTOVER_SECONDS: Final = 60.0
+"""A file that is being put for longer than this belongs to nobody."""
 
 
 class Sink(Protocol):
@@ -72,6 +75,9 @@ class Storage(Protocol):
 
     def sync(self, directory: str) -> None:
         """Make the names in `directory`, new and removed, durable. Nothing to do on an object store."""
+
+    def sweep(self) -> None:
+        """Remove what a process that died while it put a file has left; for the holder of the lease."""
 
     def open(self, path: str) -> pa.NativeFile:
         """The file for random access (`pq.ParquetFile`). It stays readable locally even when deleted meanwhile."""
@@ -157,6 +163,15 @@ class LocalStorage:
         where = self._root / directory
         with named(str(where)), suppress(FileNotFoundError):
             _sync_directory(where)
+
+    def sweep(self) -> None:
+        old = time.time() - LEFTOVER_SECONDS
+        with named(str(self._root)):
+            for left in [*self._root.glob(".*.tmp"), *self._root.glob("*/.*.tmp")]:
+                # A reader may be putting its position at this moment.
+                with suppress(FileNotFoundError):
+                    if left.stat().st_mtime < old:
+                        left.unlink()
 
     def open(self, path: str) -> pa.NativeFile:
         with named(self.location(path)):
@@ -251,6 +266,9 @@ class ObjectStorage:
             return ObjectSink(self, path, self._fs.open_output_stream(self._key(path), compression=None))
 
     def sync(self, directory: str) -> None:
+        pass
+
+    def sweep(self) -> None:
         pass
 
     def open(self, path: str) -> pa.NativeFile:

@@ -5,8 +5,8 @@
         def store_factory(self, tmp_path):
             return lambda pipeline_id: MyStore(tmp_path / "state", pipeline_id)
 
-Each call of the factory opens the same place anew, for the pipeline of that id. For failures that explain themselves
-have pytest rewrite the suite before it is imported: `pytest.register_assert_rewrite("walrelay.testing.store_contract")`.
+Each call of the factory opens the same place anew, for the pipeline of that id. For failures that explain themselves,
+`pytest.register_assert_rewrite("walrelay.testing.store_contract")` before you import it.
 """
 
 from __future__ import annotations

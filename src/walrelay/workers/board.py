@@ -111,13 +111,10 @@ class TableBoard:
 
     def failed(self, table: TableId, error: WalrelayError) -> None:
         """Put the table aside, with reason, remedy and what happens next; the others go on."""
-        before = self.phase(table)
         attempt = self._attempts.get(table, 0) + 1
         self._attempts[table] = attempt
         retry = error.retryable and attempt <= self._retries
         policy = TimedRetry(attempt) if retry else NoRetry()
-        if isinstance(before, Errored):
-            self._store.rollback_table_replication_state(table)
         self.set(table, Errored(error.message, error.hint or None, policy))
         self.errors[table] = error
         delay: float | None = None

@@ -30,7 +30,7 @@ from walrelay.postgres.catalog import PublishedTable, published_tables, storage_
 from walrelay.postgres.connection import connect
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.change_query import ChangeQuery
-from walrelay.stores.base import PipelineStore
+from walrelay.stores.base import PipelineLock, PipelineStore
 from walrelay.workers.apply import ApplyWorker
 from walrelay.workers.board import TableBoard
 from walrelay.workers.capture_process import CaptureProcess
@@ -86,6 +86,7 @@ class LiveParts:
     staging: Path
     listener: Listener
     stopping: threading.Event
+    lock: PipelineLock
     copies: bool
     """Whether tables are copied first (mode `both`)."""
 
@@ -189,7 +190,7 @@ class LiveRun:
 
     def _tick(self) -> None:
         self._worker.tick()
-        board = self._board
+        parts, board = self._parts, self._board
         if board is None:
             return
         if board.due_retries():
@@ -199,6 +200,7 @@ class LiveRun:
                 self._discover(board)
             except SourceError:
                 self._discovered_at = time.monotonic()  # capture says it, and waits it out
+            parts.lock.check()
         self._start_jobs()
 
     def _discover(self, board: TableBoard) -> None:
@@ -240,7 +242,6 @@ class LiveRun:
             progress = parts.store.get_durable_progress(Apply())
             if own is None and parts.destination.materializes:
                 parts.listener.notice(f"the destination has lost {board.names[table]}; it is copied again")
-                parts.store.delete_table_pipeline_state(table)
                 parts.store.update_table_replication_state(table, Init())
                 continue
             remembered = phase.lsn if isinstance(phase, SyncDone) else progress.lsn if progress is not None else None
