@@ -13,7 +13,7 @@ LOCK := pip compile --quiet --universal --generate-hashes --python-version 3.11 
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-unit lint format bench fuzz lock clean jdk
+.PHONY: help env demo test test-unit test-spark43 lint format bench fuzz lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,14 @@ env: .venv/.stamp ## create or refresh .venv from the locks and compile the kern
 	"$$@" pip install --python .venv-peers/bin/python --require-hashes -r requirements/peers.lock
 	@touch $@
 
+# The newest Spark that is supported, beside the locked one.
+.venv-spark43/.stamp: requirements/spark43.lock pyproject.toml
+	@$(TOOLS); \
+	.venv-spark43/bin/python -c '' 2>/dev/null || { rm -rf .venv-spark43; "$$@" venv --quiet --python "$$py" .venv-spark43; }; \
+	"$$@" pip install --python .venv-spark43/bin/python --require-hashes -r requirements/spark43.lock; \
+	"$$@" pip install --python .venv-spark43/bin/python --no-deps --no-build-isolation -e .
+	@touch $@
+
 jdk:
 	@sh scripts/check-jdk
 
@@ -80,6 +88,9 @@ demo: jdk env ## replicate a throwaway Postgres into DuckDB and watch it
 
 test: jdk env ## run all tests
 	$(BIN)/python -m pytest $(ARGS)
+
+test-spark43: jdk .venv-spark43/.stamp ## run the tests that need Spark on Spark 4.3
+	.venv-spark43/bin/python -m pytest tests/spark $(ARGS)
 
 test-unit: env ## run the tests that need neither a JVM nor Postgres (seconds)
 	$(BIN)/python -m pytest tests/unit $(ARGS)
@@ -107,6 +118,7 @@ lock: ## write requirements/*.lock anew from pyproject.toml (UPGRADE=1 for newer
 	"$$@" $(LOCK_PROJECT) --extra demo -o requirements/demo.lock; \
 	"$$@" $(LOCK_PROJECT) --extra dev -o requirements/dev.lock; \
 	"$$@" $(LOCK_PROJECT) --extra bench -o requirements/bench.lock; \
+	"$$@" $(LOCK) --constraints requirements/spark43.txt pyproject.toml --extra dev -o requirements/spark43.lock; \
 	"$$@" $(LOCK) requirements/peers.txt -o requirements/peers.lock
 
 clean: ## remove caches and build output, keep .venv
