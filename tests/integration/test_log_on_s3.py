@@ -17,20 +17,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import uuid4
 
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.test_log_compaction import read_all, write_segment
+from walrelay.log.capture import Capture
 from walrelay.log.compaction import CompactionSettings, Compactor
 from walrelay.log.failures import LogGoneError, LogInUseError, LogNotWritableError, LogUnreachableError
 from walrelay.log.identity import Lineage, claim, read_lineage
 from walrelay.log.lease import LIFE, Clock, acquire
 from walrelay.log.manifest import Manifest, data_path
+from walrelay.log.reader import LogReader
 from walrelay.log.readers import ReaderPositions
 from walrelay.log.retention import Retention
 from walrelay.log.storage import Storage, open_storage
 from walrelay.model.lsn import Lsn
+from walrelay.postgres.source import PostgresSource
 
 KEY, SECRET = "walrelay-test", "open-sesame-open"
 
@@ -273,3 +277,30 @@ def test_a_store_without_trailing_checksums_gets_a_hint(server: S3Server, monkey
     monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_supported")
     with pytest.raises(LogNotWritableError, match="AWS_REQUEST_CHECKSUM_CALCULATION"):
         open_storage(server.url()).put("a", b"x")
+
+
+def test_changes_are_captured_to_the_store_and_read_back(server: S3Server, database: str) -> None:
+    url = server.url(prefix=f"captured/{uuid4().hex}")
+    slot = f"s3_{uuid4().hex[:10]}"
+    source = PostgresSource(database, publication="p")
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, body text); CREATE PUBLICATION p FOR TABLE t")
+        Capture(source, slot=slot, log=url).run(until="caught-up")
+        for number in range(3):
+            connection.execute("INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(%s::int, %s::int) g",
+                               (number * 1000, number * 1000 + 999))  # fmt: skip
+            Capture(source, slot=slot, log=url).run(until="caught-up")
+        confirmed = find_slot_of(connection, slot)
+        connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+    reader = LogReader(url)
+    changes = list(reader.changes())
+    assert [change.row["id"] for change in changes if change.row] == list(range(3000))
+    assert confirmed <= reader.head()
+
+
+def find_slot_of(connection: psycopg.Connection[tuple[str]], slot: str) -> Lsn:
+    row = connection.execute(
+        "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", (slot,)
+    ).fetchone()
+    assert row is not None
+    return Lsn.parse(row[0])
