@@ -1,4 +1,4 @@
-"""`python -m benchmarks copy | memory | changes | fuzz | all`."""
+"""`python -m benchmarks copy | memory | changes | pipeline | fuzz | all`."""
 
 from __future__ import annotations
 
@@ -95,6 +95,19 @@ def changes_command(
         show_latency(measure_latency(rate, seconds, console), console)
     if only in (None, "memory"):
         show_weights(weigh_capture(large, console), console)
+
+
+@app.command("pipeline")
+def pipeline_command(
+    rows: Annotated[int, typer.Option(min=1000, help="Rows of a backlog.")] = 1_000_000,
+    repeat: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 5,
+    rate: Annotated[int, typer.Option(min=1, help="Transactions a second, for the latency.")] = 200,
+    seconds: Annotated[float, typer.Option(min=1, help="How long, for the latency.")] = 20,
+) -> None:
+    """Drain backlogs from the slot into DuckDB; measure the latency from commit to visible."""
+    from benchmarks.pipeline_speed import measure_pipeline, show_pipeline
+
+    show_pipeline(*measure_pipeline(rows, repeat, rate, seconds, console), console)
 
 
 @app.command("fuzz")

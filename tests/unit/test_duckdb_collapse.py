@@ -638,3 +638,24 @@ def test_after_a_shutdown_the_file_alone_holds_everything(
     destination.shutdown()
     assert not (tmp_path / "copy.duckdb.wal").exists()
     assert rows_of(destination.path, table, "id") == [(1,)]
+
+
+@pytest.mark.parametrize("small_rows", [0, 1000], ids=["from files", "through arrow"])
+def test_columns_may_be_called_what_our_own_statements_call_theirs(
+    log: SmallLog, started: Callable[..., DuckDBDestination], small_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duckdb_apply, "SMALL_ROWS", small_rows)
+    odd = ("row", "old", "op", "q", "s", "n0", "k0", "rowid", "d", "unchanged", "old_kind", 'it\'s "odd"')
+    columns = (Column("id", INT8, attnum=1), *(Column(name, TEXT, attnum=n) for n, name in enumerate(odd, 2)))
+    table = replace(shape("default", key=True), columns=columns)
+    first = log.commit([insert(table, id=1, **{name: f"T{name}" for name in odd}), insert(table, id=2)])
+    log.commit([update(table, *odd, was=1, id=5), update(table, *odd[1:], id=5, row="new"), update(table, id=2, q="q")])
+    log.close_segment()
+    destination = started()
+    destination.write_events(log.batch(log.start, first))
+    destination.write_events(log.batch(first))
+    expected = [
+        {"id": 5, **{name: f"T{name}" for name in odd}, "row": "new"},
+        {**dict.fromkeys(odd), "id": 2, "q": "q"},
+    ]
+    assert found(destination.path, table) == contents(table, expected)

@@ -1,4 +1,4 @@
-"""`walrelay demo`: a shop in a Postgres of its own, copied to DuckDB, looked at, and checked."""
+"""`walrelay demo`: a shop in a Postgres of its own, replicated to DuckDB while it is open, killed, and checked."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ import shlex
 import shutil
 import signal
 import sys
-import threading
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Generic, LiteralString, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rich.columns import Columns
 from rich.console import Console
@@ -27,33 +24,27 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from walrelay.cli.progress import duration, progress_display, stderr_console
-from walrelay.cli.summary import show_summary
-from walrelay.errors import (
-    ConfigError,
-    CopyFailedError,
-    DestinationNotWritableError,
-    MissingExtraError,
-    SourceError,
-)
+from walrelay.cli.demo_pipeline import PipelineEndedError, PipelineProcess
+from walrelay.cli.demo_writer import TRANSACTIONS_PER_SECOND, Writer, statement
+from walrelay.cli.progress import duration, stderr_console
+from walrelay.errors import ConfigError, DestinationNotWritableError, MissingExtraError, SourceError
+from walrelay.model.lsn import Lsn
 from walrelay.postgres.connection import connect, talking
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import check_java
 from walrelay.testing.postgres import EmbeddedPostgres, EmbeddedPostgresError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from walrelay.control.agreement import TableAgreement
+    from walrelay.control.status import StatusReport
 
 DEFAULT_ROWS = 1_000_000
 DEFAULT_FILE = Path("walrelay-demo.duckdb")
 MOST_ROWS = 100_000_000
 PUBLICATION = "shop"
 INTERRUPTED = 130
-_LONGEST_WAIT = 30.0
-
-Result = TypeVar("Result")
+WRITING_SECONDS = 5.0
+"""Before the pipeline is killed; half as long when it is back."""
 
 
 def demo_command(
@@ -113,6 +104,8 @@ def _check_earlier(path: Path) -> None:
 def _remove(path: Path) -> None:
     for left in (path, path.with_name(path.name + ".wal")):
         left.unlink(missing_ok=True)
+    # What a killed pipeline had landed and not yet taken in.
+    shutil.rmtree(path.with_name(f".{path.name}.walrelay"), ignore_errors=True)
 
 
 @contextmanager
@@ -149,32 +142,24 @@ class Demo:
     times: dict[str, float] = field(default_factory=dict)
     unfinished: bool = False
     """Whether the file is ours but not whole."""
+    _board_is_up: bool = False
+    _held: list[Text] = field(default_factory=list)
+    """What will be said once the pipeline's board no longer moves."""
 
     def run(self) -> int:
         begun = time.monotonic()
         story = f"a shop of about {self.rows:,} rows, from a fresh Postgres through Spark into {self.path}"
         self.console.print(Text.assemble(("walrelay demo: ", "bold"), story))
-        with Background(_load) as loading, Background(self._start_spark) as spark, self._postgres() as source:
+        with self._postgres() as source:
             self._fill(source)
-            with self._step("wait for Spark", "starting Spark", "Spark is up"):
-                loading.result()
-                session = spark.result()
-            if not self._copy(source, session):
-                return 1
-            self._show_results()
+            with self._pipeline(source) as pipeline, Writer(source) as writer:
+                self._replicate(pipeline, writer)
             agree = self._check(source)
         self.unfinished = False
+        self._show_results()
         self._show_next_steps()
         self._show_times(time.monotonic() - begun)
         return 0 if agree else 1
-
-    def _start_spark(self) -> SparkSession:
-        from walrelay.spark.session import spark_session
-
-        session = spark_session(settings=self.spark_settings)
-        # The first job starts Python on Spark's side and loads the decoder there.
-        session.sparkContext.parallelize([0], 1).map(abs).collect()
-        return session
 
     @contextmanager
     def _postgres(self) -> Iterator[PostgresSource]:
@@ -199,25 +184,92 @@ class Demo:
             connection.execute("SELECT set_config('shop.rows', %s, false)", (str(self.rows),))
             connection.execute(statement("shop_data"))
 
-    def _copy(self, source: PostgresSource, session: SparkSession) -> bool:
-        """Whether all tables were copied."""
-        from walrelay.destinations.duckdb import DuckDBDestination
-        from walrelay.pipeline import Pipeline
-
+    @contextmanager
+    def _pipeline(self, source: PostgresSource) -> Iterator[PipelineProcess]:
+        """With a directory for all that it keeps."""
         self.unfinished = True
         _remove(self.path)
-        self.console.print()
+        with tempfile.TemporaryDirectory(prefix="walrelay-demo-", ignore_cleanup_errors=True) as directory:
+            pipeline = PipelineProcess(source.url, PUBLICATION, self.path, Path(directory), self.spark_settings)
+            try:
+                yield pipeline
+            finally:
+                pipeline.close()
+
+    # ------------------------------------------------------------------------------------------------- the pipeline
+
+    def _replicate(self, pipeline: PipelineProcess, writer: Writer) -> None:
+        """Copy, follow the writer, die, go on, catch up."""
+        self._explain(
+            f"Copy all tables; then a writer makes {TRANSACTIONS_PER_SECOND} transactions a second;"
+            f" {WRITING_SECONDS:.0f} s later: kill -9."
+        )
+        with self._running(pipeline, "copy"):
+            copied = pipeline.wait_until(_all_ready)
+        self._say(f"{len(copied.tables)} tables copied", self.times["copy"])
         begun = time.monotonic()
-        try:
-            with progress_display() as listener:
-                summary = Pipeline(source, DuckDBDestination(self.path), spark=session, listener=listener).run()
-        except CopyFailedError as error:
-            show_summary(error.summary)
-            return False
-        finally:
-            self.times["copy"] = time.monotonic() - begun
-        show_summary(summary)
-        return True
+        self._say(f"writing {TRANSACTIONS_PER_SECOND} transactions/s …")
+        writer.start()
+        pipeline.rest(WRITING_SECONDS)
+        writer.check()
+        self.times["changes"] = time.monotonic() - begun
+        applied = self._kill(pipeline, writer)
+
+        self._explain("The writer goes on. The same command again:")
+        with self._running(pipeline, "restart"):
+            pipeline.wait_until(lambda status: _applied(status) > applied)
+        self._say("it went on where it was", self.times["restart"])
+        pipeline.rest(WRITING_SECONDS / 2)
+        self._catch_up(pipeline, writer)
+
+    @contextmanager
+    def _running(self, pipeline: PipelineProcess, name: str) -> Iterator[None]:
+        """Start it and wait for what is waited for inside. Its board is up from here on."""
+        begun = time.monotonic()
+        command = f"$ walrelay {shlex.join(pipeline.arguments)}"
+        self.console.print(Text(command, style="cyan"), soft_wrap=True)
+        self._board_is_up = sys.stderr.isatty()
+        pipeline.start()
+        yield
+        self.times[name] = time.monotonic() - begun
+
+    def _kill(self, pipeline: PipelineProcess, writer: Writer) -> Lsn:
+        """How far it had come, more or less, when it was killed."""
+        status = pipeline.status()
+        self._say(f"{writer.transactions:,} transactions written, the pipeline is {_lag(status)} behind")
+        begun = time.monotonic()
+        ended = pipeline.kill()
+        self._board_is_down()
+        words = f"kill -9 {pipeline.pid}: the pipeline is dead"
+        if ended:
+            words += f"; {ended} processes of its own ended by themselves"
+        self._say(words, time.monotonic() - begun, mark=("✘ ", "bold red"))
+        return _applied(status)
+
+    def _catch_up(self, pipeline: PipelineProcess, writer: Writer) -> None:
+        writer.stop()
+        begun = time.monotonic()
+        self._say(f"the writer stopped after {writer.transactions:,} transactions: {writer.written}")
+        pipeline.wait_until(lambda status: _applied(status) > writer.before_last_commit)
+        self.times["catch-up"] = time.monotonic() - begun
+        code = pipeline.stop()
+        self._board_is_down()
+        if code != 0:
+            raise PipelineEndedError(f"the pipeline ended with code {code}", hint="It has said why, above.")
+        self._say(
+            f"caught up, {writer.written.rows:,} changes" if writer.written else "caught up", self.times["catch-up"]
+        )
+
+    # ---------------------------------------------------------------------------------------------------- the result
+
+    def _check(self, source: PostgresSource) -> bool:
+        with self._step("check", "asking source and copy whether they agree"):
+            from walrelay.control.agreement import compare
+
+            agreements = compare(source, self.path)
+        self.console.print("\nSource and copy, each counted and hashed by its own database:")
+        self.console.print(_agreements(agreements))
+        return all(agreement.agrees for agreement in agreements)
 
     def _show_results(self) -> None:
         import duckdb
@@ -233,15 +285,6 @@ class Demo:
             ]
         self.console.print("\nAsked of the copy:")
         self.console.print(Columns(answers, padding=(0, 3)))
-
-    def _check(self, source: PostgresSource) -> bool:
-        from walrelay.control.agreement import compare
-
-        with self._step("check", "asking source and copy whether they agree"):
-            agreements = compare(source, self.path)
-        self.console.print("\nSource and copy, each counted and hashed by its own database:")
-        self.console.print(_agreements(agreements))
-        return all(agreement.agrees for agreement in agreements)
 
     def _show_next_steps(self) -> None:
         table = json.dumps(str(self.path))
@@ -276,58 +319,39 @@ class Demo:
         if done:
             self.console.print(Text.assemble(("✔ ", "green"), f"{done:20}", (f"{duration(seconds):>7}", "dim")))
 
+    # --------------------------------------------------------------------------------------------------- how it is told
 
-class Background(Generic[Result]):
-    """Does one thing in another thread meanwhile. On the way out it is ended if it can be, else waited for."""
+    def _explain(self, words: str) -> None:
+        self.console.print()
+        self.console.print(words)
 
-    def __init__(self, work: Callable[[], Result]) -> None:
-        self._work = work
-        self._future: Future[Result] = Future()
-        self._thread = threading.Thread(target=self._run, name=f"walrelay-{work.__name__}", daemon=True)
+    def _say(self, words: str, seconds: float | None = None, mark: tuple[str, str] = ("✔ ", "green")) -> None:
+        """A line of the story; later, when the pipeline's board has the terminal now."""
+        time_taken = "" if seconds is None else f" {duration(seconds):>6}"
+        self._held.append(Text.assemble(mark, f"{words:20}", (time_taken, "dim")))
+        if not self._board_is_up:
+            self._board_is_down()
 
-    def _run(self) -> None:
-        try:
-            self._future.set_result(self._work())
-        except BaseException as error:
-            self._future.set_exception(error)
-
-    def result(self) -> Result:
-        return self._future.result()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        deadline = time.monotonic() + _LONGEST_WAIT
-        while self._thread.is_alive() and time.monotonic() < deadline:
-            for process in self._processes():
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGTERM)
-            self._thread.join(0.2)
-
-    def _processes(self) -> list[int]:
-        """What the thread itself started and waits for; known on Linux only."""
-        children = Path(f"/proc/self/task/{self._thread.native_id}/children")
-        with suppress(OSError):
-            return [int(pid) for pid in children.read_text().split()]
-        return []
+    def _board_is_down(self) -> None:
+        self._board_is_up = False
+        for line in self._held:
+            self.console.print(line, soft_wrap=True)
+        self._held.clear()
 
 
-def _load() -> None:
-    """Import what takes a second or two: not in the main thread, where Ctrl-C could strike in the middle."""
-    for module in ("walrelay.pipeline", "walrelay.control.agreement", "duckdb"):
-        import_module(module)
+def _all_ready(status: StatusReport) -> bool:
+    return bool(status.tables) and all(table.phase == "ready" for table in status.tables)
+
+
+def _applied(status: StatusReport | None) -> Lsn:
+    return Lsn.parse(status.applied_lsn) if status is not None and status.applied_lsn is not None else Lsn(0)
+
+
+def _lag(status: StatusReport | None) -> str:
+    return duration(status.lag_seconds if status is not None else 0.0)
 
 
 # ------------------------------------------------------------------------------------------------------------- shown
-
-
-def statement(name: str) -> LiteralString:
-    """The text of sql/`name`.sql; part of the package, hence literal."""
-    text: Any = files("walrelay.cli").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-    literal: LiteralString = text
-    return literal
 
 
 def _answer(result: Any, title: str) -> Table:

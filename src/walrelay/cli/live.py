@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -37,6 +38,7 @@ class LiveBoard(Board):
         self._began = time.monotonic()
         self._seen = (time.monotonic(), 0)
         self._rate = 0.0
+        self._starting = Spinner("dots")
 
     def watch(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -47,6 +49,9 @@ class LiveBoard(Board):
 
     def __rich__(self) -> Group:
         status = self._pipeline.status() if self._pipeline is not None else None
+        if status is None and not self._tables:
+            self._starting.update(text=Text(f"starting Spark and capture {duration(time.monotonic() - self._began)}"))
+            return Group(self._starting)
         if status is None or any(table.phase in ("init", "data_sync") for table in status.tables):
             return super().__rich__()
         return Group(self._heading(status), self._tables_of(status))
@@ -69,14 +74,16 @@ class LiveBoard(Board):
         grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
         grid.add_column("table", no_wrap=True)
         grid.add_column("phase", no_wrap=True)
-        grid.add_column("copied rows", justify="right", no_wrap=True)
+        # After a restart nobody copies.
+        if self._rows:
+            grid.add_column("copied rows", justify="right", no_wrap=True)
         room = max(3, self._console.height - _ROOM)
         for table in status.tables[:room]:
             rows = self._rows.get(str(table.name))
             grid.add_row(
                 Text(printable(str(table.name))),
                 Text(table.phase.replace("_", " "), style=STYLES.get(table.phase, "cyan")),
-                "" if rows is None else f"{rows:,}",
+                *([] if rows is None else [f"{rows:,}"]),
             )
         if len(status.tables) > room:
             grid.add_row(Text(f"… {len(status.tables) - room:,} more", style="dim"))

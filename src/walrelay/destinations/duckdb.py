@@ -41,11 +41,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FILE = "_walrelay_file"
 """What our own DuckDB calls the file while changes are written: no schema of a source has this name."""
-WAL_BYTES = 32 * 1024
+WAL_BYTES = 16 * 1024
 """DuckDB's own log beyond which it is worked into the file. It is read again whenever the file is opened, by us or by
 others, which takes longer than writing a checkpoint once it is longer than this."""
 LONGEST_PAUSE = 0.1
 """Seconds between two attempts to open a file that others have."""
+GONE = ("No files found", "No such file")
+"""How DuckDB says that a file is not there any more."""
 ATTEMPTS = 10
 """How often a batch is begun again because compaction has replaced a file of the log meanwhile."""
 
@@ -88,6 +90,8 @@ class DuckDBDestination(SimpleDestination):
     def shutdown(self) -> None:
         with self._lock:
             if self._session is not None:
+                with suppress(_duckdb().Error):
+                    self._settle(self._session)
                 self._session.close()
                 self._session = None
         self._context = None
@@ -161,7 +165,7 @@ class DuckDBDestination(SimpleDestination):
                     count = Application(connection, catalog, batch, special_values).run()
                 except _duckdb().IOException as error:
                     # Compaction may have replaced a file since it was listed.
-                    if attempt == ATTEMPTS or "No files found" not in str(error):
+                    if attempt == ATTEMPTS or not any(words in str(error) for words in GONE):
                         raise
                     continue
                 connection.execute("COMMIT")
@@ -175,14 +179,20 @@ class DuckDBDestination(SimpleDestination):
             found = ProgressBook(connection, catalog).all().get(WHOLE if table is None else table)
             return None if found is None else found.applied
 
-    def _tidy(self, connection: DuckDBPyConnection, catalog: str) -> None:
+    def _tidy(self, connection: DuckDBPyConnection, catalog: str, beyond: int = WAL_BYTES) -> None:
         """Keep DuckDB's own log short."""
         try:
             size = self.path.with_name(f"{self.path.name}.wal").stat().st_size
         except FileNotFoundError:
             return
-        if size > WAL_BYTES:
+        if size > beyond:
             connection.execute(f"CHECKPOINT {quoted(catalog)}")
+
+    def _settle(self, session: DuckDBPyConnection) -> None:
+        """Leave everything in the file itself, for whoever copies it away; unless somebody has it open."""
+        if self._attach(session):
+            self._tidy(session, FILE, beyond=0)
+            self._detach(session)
 
     @contextmanager
     def _attached(self) -> Iterator[tuple[DuckDBPyConnection, str]]:

@@ -12,21 +12,12 @@ import pyarrow as pa
 
 from walrelay.decode.base import DUCKDB, Tally
 from walrelay.decode.retarget import differs, retarget_struct
-from walrelay.destinations.duckdb_collapse import (
-    HELD,
-    LAST,
-    LINKS,
-    SURVEY,
-    TEMPORARY,
-    Run,
-    Survey,
-    literal,
-    unseen,
-)
+from walrelay.destinations.duckdb_collapse import HELD, LAST, LINKS, TEMPORARY, Run
 from walrelay.destinations.duckdb_progress import WHOLE, Progress, ProgressBook, Shape, names_of_all, place, whole
 from walrelay.destinations.duckdb_shape import ShapeKeeper
+from walrelay.destinations.duckdb_survey import SURVEY, Survey, literal, unseen
 from walrelay.destinations.events import EventBatch, TableEvents, TableRange
-from walrelay.errors import DestinationError, SpecialValueError
+from walrelay.errors import DestinationError, SpecialValueError, WalrelayError
 from walrelay.log.manifest import DataFile
 from walrelay.log.reader import TableBatch, reading_schema
 from walrelay.model.lsn import Lsn
@@ -141,18 +132,30 @@ class Application:
     def _streamed(self, part: TableEvents) -> Iterator[tuple[SchemaVersion, str, Survey | None]]:
         """Through pyarrow, a batch at a time: from object stores, and for types whose special values need treatment."""
         batches = self._of([part]).batches()
+        failures: list[WalrelayError] = []
         for _, group in itertools.groupby(batches, key=lambda one: one.version.version):
-            version, arrow = self._arrow(group)
+            version, arrow = self._arrow(group, failures)
             stream = pa.RecordBatchReader.from_batches(reading_schema(version.schema), arrow)
-            with self._registered(STREAM, stream):
+            with self._registered(STREAM, stream), _own_words(failures):
                 self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {SOURCE} AS SELECT * FROM {STREAM}")
             yield version, SOURCE, None
             self._connection.execute(f"DROP TABLE {SOURCE}")
 
-    def _arrow(self, batches: Iterator[TableBatch]) -> tuple[SchemaVersion, Iterator[pa.RecordBatch]]:
+    def _arrow(
+        self, batches: Iterator[TableBatch], failures: list[WalrelayError]
+    ) -> tuple[SchemaVersion, Iterator[pa.RecordBatch]]:
         first = next(batches)
         version = first.version
-        return version, (self._retargeted(version, one.batch) for one in itertools.chain([first], batches))
+
+        def arrow() -> Iterator[pa.RecordBatch]:
+            try:
+                for one in itertools.chain([first], batches):
+                    yield self._retargeted(version, one.batch)
+            except WalrelayError as failure:
+                failures.append(failure)
+                raise
+
+        return version, arrow()
 
     def _scan(self, part: TableEvents, files: list[DataFile]) -> str:
         """SQL over the segment files themselves; columns that a file leaves out are NULL."""
@@ -266,6 +269,11 @@ class Application:
                 f"{survey.nameless} changes of {run.schema.name} do not say which row they mean",
                 hint="Give the table a primary key, or set its REPLICA IDENTITY to FULL.",
             )
+        if run.hides_row_ids:
+            raise DestinationError(
+                f"DuckDB cannot tell equal rows of {run.schema.name} apart: it has a column called rowid",
+                hint="Give the table a primary key, or rename the column.",
+            )
         self._connection.execute(run.net_sql())
         self._connection.execute(run.pick_exact_sql())
         (missing,) = self._row(run.missing_sql())
@@ -289,6 +297,19 @@ class Application:
         """The only row. Fetched to the end: DuckDB 2 registers nothing while a result is unfinished."""
         (row,) = self._rows(question)
         return row
+
+
+@contextmanager
+def _own_words(failures: list[WalrelayError]) -> Iterator[None]:
+    """Raise what a stream failed with: DuckDB, which reads it, says only that it did."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        if failures:
+            raise failures[0] from error
+        raise
 
 
 @contextmanager

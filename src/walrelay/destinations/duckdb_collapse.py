@@ -8,101 +8,17 @@ All names in these statements are ours (`n3` is column 3 of the new row) but for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.duckdb_progress import Shape
 from walrelay.destinations.duckdb_shape import match_columns
+from walrelay.destinations.duckdb_survey import Survey, literal
 from walrelay.destinations.duckdb_types import holds_interval, projection, quoted
 from walrelay.model.schema import Column, PgType, TableSchema
-from walrelay.model.visibility import VisibleTransactions
 
 LAST, HELD, TOUCHES, LINKS = "_walrelay_last", "_walrelay_held", "_walrelay_touches", "_walrelay_links"
 EVENTS, NET, PICKED = "_walrelay_events", "_walrelay_net", "_walrelay_picked"
 TEMPORARY = (LAST, HELD, TOUCHES, LINKS, EVENTS, NET, PICKED)
-_PLACES = 1 << 61
-
-
-def literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def unseen(snapshot: str) -> str:
-    """SQL for «the snapshot does not see this transaction»: `VisibleTransactions.sees`, set-wise."""
-    seen = VisibleTransactions.parse(snapshot)
-    epoch = 1 << 32
-    ahead = f"(((xid - {seen.xmax}) % {epoch} + {epoch}) % {epoch})"
-    near = f"({seen.xmax} + {ahead} - CASE WHEN {ahead} >= {epoch // 2} THEN {epoch} ELSE 0 END)"
-    wide = f"({near} + CASE WHEN {near} < 0 THEN {epoch} ELSE 0 END)"
-    listed = ", ".join(map(str, sorted(seen.in_progress)))
-    open_then = f" OR {wide} IN ({listed})" if listed else ""
-    return f"({wide} >= {seen.xmax}{open_then})"
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What a run holds."""
-
-    changes: int
-    inserts: int
-    updates: int
-    deletes: int
-    truncates: int
-    first_lsn: int
-    last_lsn: int
-    last_ordinal: int
-    olds: int
-    unchanged: int
-    nameless: int
-    """Updates and deletes that do not say which row they mean."""
-    unchanged_names: tuple[str, ...] | None = None
-    """The columns that some change left out, when that is known."""
-
-    @classmethod
-    def of(cls, changes: pa.Table) -> Survey:
-        """The same as `SURVEY` asks, of changes in memory."""
-        counts = {pair["values"]: pair["counts"] for pair in pc.value_counts(changes.column("op")).to_pylist()}
-        inserts, updates, deletes, truncates = (counts.get(op, 0) for op in ("insert", "update", "delete", "truncate"))
-        ends = pc.min_max(changes.column("commit_lsn")).as_py()
-        olds = len(changes) - changes.column("old_kind").null_count
-        unchanged = changes.column("unchanged")
-        return cls(
-            changes=len(changes),
-            inserts=inserts,
-            updates=updates,
-            deletes=deletes,
-            truncates=truncates,
-            first_lsn=ends["min"],
-            last_lsn=ends["max"],
-            last_ordinal=pc.max(changes.column("ordinal")).as_py(),
-            olds=olds,
-            unchanged=len(changes) - unchanged.null_count,
-            nameless=updates + deletes - olds,
-            unchanged_names=tuple(pc.unique(pc.list_flatten(unchanged)).to_pylist()),
-        )
-
-    @property
-    def only_inserts(self) -> bool:
-        return self.inserts == self.changes
-
-    @property
-    def place(self) -> str:
-        """SQL for a change's place in the order, from 1 on; a BIGINT where that is wide enough."""
-        width = self.last_ordinal + 1
-        fits = (self.last_lsn - self.first_lsn + 1) * width < _PLACES
-        since = f"(commit_lsn - {self.first_lsn})"
-        return f"({since if fits else f'CAST({since} AS HUGEINT)'} * {width} + ordinal + 1)"
-
-
-SURVEY = """
-SELECT count(*), count(*) FILTER (op = 'insert'), count(*) FILTER (op = 'update'), count(*) FILTER (op = 'delete'),
-    count(*) FILTER (op = 'truncate'), min(commit_lsn), max(commit_lsn), max(ordinal), count(old_kind),
-    count(unchanged), count(*) FILTER (op IN ('update', 'delete') AND old_kind IS NULL)
-FROM {source}
-"""
 
 
 class Run:
@@ -312,22 +228,26 @@ class Run:
             wanted = f"SELECT l.* FROM {LAST} AS l JOIN {marked} AS e ON 2 * e.q + 1 = l.s WHERE {self._lacking}"
             same = " AND ".join(f"t.n{i} = w.{key}" for i, key in zip(self.key, keys, strict=True))
             story = f"{events} AS t"
-        found = ", ".join(f"arg_max({{'v': t.n{i}}}, t.q) FILTER (NOT t.m{i}) AS b{i}" for i in self._unchanged)
+        # Where the value is, not the value: what an aggregate keeps of a nested value only compares equal.
+        found = ", ".join(f"max(t.q) FILTER (NOT t.m{i}) AS b{i}" for i in self._unchanged)
         lacks = ", ".join(f"arg_max(t.m{i}, t.q) AS m{i}" for i in self._unchanged)
         names = [quoted(one.name) for one in self.shape.columns]
-        values = ", ".join(f"CASE WHEN b{i} IS NULL THEN d.{names[i]} ELSE b{i}.v END AS v{i}" for i in self._unchanged)
-        nowhere = " OR ".join(f"(b{i} IS NULL AND m{i})" for i in self._unchanged)
+        values = ", ".join(
+            f"CASE WHEN b.b{i} IS NULL THEN d.{names[i]} ELSE e{i}.n{i} END AS v{i}" for i in self._unchanged
+        )
+        sent = "".join(f" LEFT JOIN {self.events([i])} AS e{i} ON e{i}.q = b.b{i}" for i in self._unchanged)
+        nowhere = " OR ".join(f"(b.b{i} IS NULL AND b.m{i})" for i in self._unchanged)
         # `unfounded`: there is no such row. In a table that changes alone have made it may have been there before; what
         # a copy does not have any more, a later change takes away again (SEMANTICS 8, standbys).
-        gone = f"d.rowid IS NULL AND ({nowhere})" if self.whole else "false"
-        early = f"lsn <= {copied_lsn}" if copied_lsn is not None else "false"
+        gone = f"d.{names[self.key[0]]} IS NULL AND ({nowhere})" if self.whole else "false"
+        early = f"b.lsn <= {int(copied_lsn)}" if copied_lsn is not None else "false"
         grouped = ", ".join(f"w.{key}" for key in keys)
         return (
             f"CREATE OR REPLACE TEMP TABLE {HELD} AS WITH w AS ({wanted}), b AS (SELECT w.s, {grouped}, max(t.q) AS q,"
             f" {found}, {lacks} FROM w JOIN {story} ON {same} WHERE t.op IN ('insert', 'update') AND 2 * t.q + 1 <= w.s"
             f" GROUP BY w.s, {grouped}) SELECT b.s, {values}, {gone} AS unfounded, {gone} AND NOT ({early}) AS lost"
             f" FROM (SELECT *, {self._lsn_of('q')} AS lsn FROM b) AS b LEFT JOIN {self.table} AS d"
-            f" ON {self._same_key('d', 'b')}"
+            f" ON {self._same_key('d', 'b')}{sent}"
         )
 
     def _lsn_of(self, place: str) -> str:
@@ -375,15 +295,17 @@ class Run:
         places = self._all
         comes = ", ".join(f"n{i} AS c{i}" for i in places)
         goes = ", ".join(f"o{i} AS c{i}" for i in places)
-        moves = f"SELECT {comes}, 1 AS n FROM {events} WHERE op IN ('insert', 'update')"
+        moves = f"SELECT {comes}, 1 AS n, 2 * q + 1 AS s FROM {events} WHERE op IN ('insert', 'update')"
         if self._has_old:
-            moves += f" UNION ALL SELECT {goes}, -1 AS n FROM {events} WHERE op IN ('update', 'delete')"
-        keys = ", ".join(term for i in places for term in self._exactly(i, f"c{i}"))
-        # Values that only compare equal are groups of their own, so any value of a group is its value.
-        kept = ", ".join(f"any_value(c{i}) AS c{i}" for i in places)
+            moves += f" UNION ALL SELECT {goes}, -1 AS n, 2 * q AS s FROM {events} WHERE op IN ('update', 'delete')"
+        keys = ", ".join(term for i in places for term in self._kind(i))
+        # The values come from one of the changes, not from the groups: what DuckDB keeps of a nested value in an
+        # aggregate is a value that compares equal, 0.0 for -0.0.
+        groups = f"SELECT max(s) AS s, CAST(sum(n) AS BIGINT) AS n FROM moves GROUP BY {keys} HAVING sum(n) <> 0"
+        values = ", ".join(f"m.c{i}" for i in places)
         return (
-            f"CREATE OR REPLACE TEMP TABLE {NET} AS SELECT row_number() OVER () AS id, * FROM (SELECT {kept},"
-            f" CAST(sum(n) AS BIGINT) AS n FROM ({moves}) GROUP BY {keys} HAVING sum(n) <> 0)"
+            f"CREATE OR REPLACE TEMP TABLE {NET} AS WITH moves AS ({moves}), groups AS ({groups})"
+            f" SELECT g.s AS id, g.n, {values} FROM groups AS g JOIN moves AS m ON m.s = g.s"
         )
 
     def insert_net_sql(self) -> str:
@@ -424,6 +346,11 @@ class Run:
         return f"DELETE FROM {self.table} WHERE rowid IN (SELECT row_id FROM {PICKED})"
 
     @property
+    def hides_row_ids(self) -> bool:
+        """Whether a column has the name by which DuckDB calls a row's place."""
+        return any(one.name.lower() == "rowid" for one in self.shape.columns)
+
+    @property
     def has_added(self) -> bool:
         return any(one.added for one in self.shape.columns)
 
@@ -434,6 +361,11 @@ class Run:
         return " AND ".join(
             f"{a} IS NOT DISTINCT FROM {b}" for a, b in zip(held, self._exactly(i, f"w.c{i}"), strict=True)
         )
+
+    def _kind(self, i: int) -> list[str]:
+        """What to group by, so that only rows with the same value meet."""
+        exactly = self._exactly(i, f"c{i}")
+        return exactly if len(exactly) == 1 else [f"hash(c{i})", *exactly[1:]]
 
     def _exactly(self, i: int, value: str) -> list[str]:
         """What must be equal for two values to be the same: DuckDB takes 0 and -0, 1 month and 30 days for equal."""

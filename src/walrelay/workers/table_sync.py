@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,16 +16,19 @@ from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination, TableRows
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import hit
+from walrelay.model.lsn import Lsn
 from walrelay.model.phases import DataSync, Errored, FinishedCopy, NoRetry, TimedRetry
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special
 from walrelay.postgres.catalog import PublishedTable, read_schema
-from walrelay.postgres.ranges import plan_ranges
+from walrelay.postgres.ranges import CtidRange, plan_ranges
+from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot
 from walrelay.postgres.source import PostgresSource
-from walrelay.spark.copy_job import run_copy_job
+from walrelay.spark.copy_job import LandedCopy, run_copy_job
 from walrelay.spark.copy_task import CopyTask
 from walrelay.stores.base import PipelineStore
+from walrelay.workers.lock_watch import LockWatch, TableLockedError
 from walrelay.workers.progress import task_name
 from walrelay.workers.report import Listener, TableReport
 from walrelay.workers.retry import delays
@@ -85,6 +89,8 @@ class Copied:
     treated: Counter[Special]
     visible: str
     """The snapshot, as `pg_current_snapshot()` prints it: which transactions the copy has seen."""
+    seen_lsn: Lsn
+    """All of those end at or before this."""
 
 
 def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
@@ -97,6 +103,7 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             run.destination.drop_table_for_copy(schema)
             run.store.clear_table_copy_state(table.id)
             run.store.update_table_replication_state(table.id, DataSync())
+            seen_lsn = flushed_lsn(snapshot.connection)
             task = _task(run, schema_of=schema, snapshot=snapshot, application=application, directory=directory)
             ranges = plan_ranges(
                 schema,
@@ -106,7 +113,7 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             )
             directory.mkdir()
             hit("copy.during")
-            landed = run_copy_job(run.spark, task, ranges)
+            landed = _landed(run, table, task, ranges, snapshot)
         run.listener.table_writing(table.name, landed.rows)
         rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)
         result = run.destination.write_table_rows(schema, rows)
@@ -114,9 +121,23 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
         if result.durable:
             run.store.update_table_replication_state(table.id, FinishedCopy())
         hit("copy.after_finished")
-        return Copied(landed.rows, landed.treated, snapshot.visible)
+        return Copied(landed.rows, landed.treated, snapshot.visible, seen_lsn)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _landed(
+    run: CopyRun, table: PublishedTable, task: CopyTask, ranges: Sequence[CtidRange], snapshot: Snapshot
+) -> LandedCopy:
+    with LockWatch(snapshot, task.application) as locks:
+        try:
+            return run_copy_job(run.spark, task, ranges)
+        except WalrelayError as error:
+            if not locks.ended:
+                raise
+            raise TableLockedError(
+                f"somebody wanted {table.name} for himself while it was copied", context={"table": str(table.name)}
+            ) from error
 
 
 def _task(run: CopyRun, *, schema_of: TableSchema, snapshot: Snapshot, application: str, directory: Path) -> CopyTask:

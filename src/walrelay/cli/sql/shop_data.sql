@@ -184,5 +184,6 @@ ALTER TABLE events ADD PRIMARY KEY (id, happened_at);
 ALTER TABLE payments ADD PRIMARY KEY (id);
 ALTER TABLE orders ADD FOREIGN KEY (customer_id) REFERENCES customers;
 ALTER TABLE order_items ADD FOREIGN KEY (order_id) REFERENCES orders, ADD FOREIGN KEY (product_id) REFERENCES products;
+CREATE INDEX ON payments (order_id);
 ALTER TABLE payments ADD FOREIGN KEY (order_id) REFERENCES orders;
 ANALYZE searches, curiosities;

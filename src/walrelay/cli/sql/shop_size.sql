@@ -1,0 +1,1 @@
+SELECT (SELECT max(id) FROM shop.customers) AS customers, (SELECT max(id) FROM shop.products) AS products
