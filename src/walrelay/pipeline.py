@@ -30,7 +30,7 @@ from walrelay.postgres.catalog import PublishedTable, published_tables, storage_
 from walrelay.postgres.connection import connect
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
-from walrelay.spark.session import spark_session
+from walrelay.spark.session import check_java, running_session, spark_session
 from walrelay.stores.base import PipelineLock, PipelineStore
 from walrelay.stores.memory import MemoryStore
 from walrelay.workers.capture_process import CaptureProcess
@@ -154,6 +154,8 @@ class Pipeline:
     def _run_live(self, until: Until | None) -> RunSummary:
         assert self.log is not None
         begun = time.monotonic()
+        if self._spark is None and running_session() is None:
+            check_java()  # before anything is made that would have to be taken back
         ensure_warm(self._listener.notice)
         location = str(self.log)
         with self.store.acquire_pipeline_lock() as lock:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import duckdb
@@ -37,6 +39,12 @@ def refused(code: str, *arguments: str, env: dict[str, str] | None = None) -> st
     return said
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """State goes where the command is run: not into the repository."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
+
+
 @pytest.fixture
 def shop(database: str) -> str:
     with psycopg.connect(database, autocommit=True) as connection:
@@ -61,7 +69,7 @@ def test_a_copy_to_duckdb_lands_beside_the_caller_and_ends_with_a_summary(shop: 
 
 
 def test_stdout_is_one_json_line_a_row_and_nothing_else(shop: str) -> None:
-    done = walrelay("replicate", shop, "stdout:", "--publication", "p")
+    done = walrelay("replicate", shop, "stdout:", "--publication", "p", "--mode", "copy")
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted(lines, key=lambda line: line["row"]["id"]) == [
@@ -75,7 +83,7 @@ def test_stdout_is_one_json_line_a_row_and_nothing_else(shop: str) -> None:
 
 
 def test_a_value_that_cannot_be_held_fails_the_table_when_asked_to(shop: str) -> None:
-    done = walrelay("replicate", shop, "null:", "--publication", "p", "--special-values", "error")
+    done = walrelay("replicate", shop, "null:", "--publication", "p", "--special-values", "error", "--mode", "copy")
     assert done.returncode == 1
     assert "value.special" in done.stderr and "amount" in done.stderr
     assert "Traceback" not in done.stderr and "precious" not in done.stderr
@@ -115,6 +123,64 @@ def test_without_a_jdk_it_says_how_to_get_one(shop: str, tmp_path: Path) -> None
     refused("spark.no_jdk", "demo", env={"JAVA_HOME": str(tmp_path)})
 
 
+def test_changes_go_to_stdout_as_json_lines_in_commit_order(shop: str) -> None:
+    command = ("replicate", shop, "stdout:", "--publication", "p", "--mode", "changes", "--until", "caught-up")
+    first = walrelay(*command)
+    assert (first.returncode, first.stdout) == (0, ""), first.stderr
+    with psycopg.connect(shop, autocommit=True) as connection:
+        connection.execute("UPDATE orders SET note = 'new' WHERE id = 1")
+        connection.execute("DELETE FROM orders WHERE id = 2")
+        second = walrelay(*command)
+        connection.execute("SELECT pg_drop_replication_slot('walrelay_p')")
+    assert second.returncode == 0, second.stderr
+    lines = [json.loads(line) for line in second.stdout.splitlines()]
+    assert [(line["op"], line["row"] and line["row"]["note"], line["old"]) for line in lines] == [
+        ("update", "new", None),
+        ("delete", None, {"id": 2, "amount": None, "at": None, "note": None}),
+    ]
+    said = walrelay("status", "--json")
+    assert json.loads(said.stdout)["running"] is False
+    assert "there is no pipeline's state" in refused("pipeline.no_state", "status", "--state", "nowhere")
+
+
+def test_capture_is_stopped_cleanly_and_its_log_can_be_replayed(shop: str) -> None:
+    command = [
+        str(Path(sys.executable).parent / "walrelay"),
+        "capture",
+        shop,
+        "--publication",
+        "p",
+        "--slot",
+        "cli_log",
+    ]
+    capture = subprocess.Popen([*command, "--log", "log"], stderr=subprocess.PIPE, text=True)
+    try:
+        with psycopg.connect(shop, autocommit=True) as connection:
+            deadline = time.monotonic() + 60
+            while not (Path("log") / "status.json").exists():
+                assert time.monotonic() < deadline and capture.poll() is None
+                time.sleep(0.05)
+            connection.execute("INSERT INTO orders (id) VALUES (3)")
+            while walrelay("replay", "log").stdout.count("\n") < 1:
+                assert time.monotonic() < deadline
+            capture.send_signal(signal.SIGTERM)
+            assert capture.wait(30) == 0
+            confirmed = connection.execute(
+                "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = 'cli_log'"
+            ).fetchone()
+            connection.execute("SELECT pg_drop_replication_slot('cli_log')")
+    finally:
+        capture.kill()
+    assert capture.stderr is not None
+    said = capture.stderr.read()
+    capture.stderr.close()
+    assert confirmed is not None and f"confirmed up to {confirmed[0]}" in said
+    (line,) = walrelay("replay", "log").stdout.splitlines()
+    assert json.loads(line)["row"]["id"] == 3
+    refused("config.invalid", "replay", "log", "--from", "soon")
+    refused("log.not_found", "replay", "elsewhere")
+
+
 def test_debug_shows_the_traceback(shop: str) -> None:
     done = walrelay("replicate", shop, "null:", "--publication", "nope", "--debug")
     assert done.returncode != 0 and "Traceback" in done.stderr
@@ -123,5 +189,5 @@ def test_debug_shows_the_traceback(shop: str) -> None:
 def test_help_comes_at_once_and_names_every_command() -> None:
     done = walrelay("--help")
     assert done.returncode == 0
-    assert all(word in done.stdout for word in ("replicate", "preflight", "demo"))
+    assert all(word in done.stdout for word in ("replicate", "preflight", "demo", "capture", "replay", "status"))
     assert walrelay("--version").stdout.startswith("walrelay 0.")

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow]
 TABLES = (
     "curiosities", "customers", "events", "gift_cards", "order_items", "orders", "payments", "products", "searches",
 )  # fmt: skip
-LONGEST_WAIT = 120
+LONGEST_WAIT = 240
 
 
 @dataclass(frozen=True)
@@ -76,35 +76,58 @@ def workplace() -> Iterator[Workplace]:
         yield made
 
 
-def test_demo_copies_the_shop_and_finds_source_and_copy_agreeing(workplace: Workplace) -> None:
+def test_demo_follows_the_shop_through_a_kill_and_finds_source_and_copy_agreeing(workplace: Workplace) -> None:
     demo = workplace.start("--rows", "3000")
     assert demo.wait(LONGEST_WAIT) == 0, workplace.said("stderr")
     stdout, stderr = workplace.said("stdout"), workplace.said("stderr")
 
+    story = (
+        r"✔ the shop is filled",
+        r"\$ walrelay replicate postgresql://\S+ duckdb:///walrelay-demo.duckdb",
+        r"✔ 9 tables copied",
+        r"▸ writing 400 transactions/s",
+        r"✘ kill -9 \d+: the pipeline is dead",
+        r"\$ walrelay replicate",
+        r"✔ it went on where it was",
+        r"▸ the writer stopped after [\d,]{5,} transactions: [\d,]+ rows inserted, [\d,]+ updated, [\d,]+ deleted",
+        r"✔ caught up",
+        r"Source and copy, each counted and hashed",
+    )
+    assert re.search(".*".join(story), stdout, re.DOTALL), stdout
     for table in TABLES:
         assert re.search(rf"✔ +shop\.{table} .*(columns hashed|no rows on either side)", stdout), stdout
         assert re.search(rf"^shop\.{table}: [\d,]+ rows in ", stderr, re.MULTILINE), stderr
-    assert "✘" not in stdout
-    assert re.search(r"^9 tables, [\d,]+ rows in ", stderr, re.MULTILINE)
-    assert "1  interval ±infinity" in stderr
-    # Plain text, nothing of the JVM's, nothing about this machine.
+    assert stdout.count("✘") == 1  # the kill
+    # What the second run did, it did without copying anything again.
+    assert len(re.findall(r"^shop\.\w+: [\d,]+ rows in ", stderr, re.MULTILINE)) == len(TABLES)
+    assert re.search(r"^[\d,]{5,} changes in ", stderr, re.MULTILINE)
+    # Plain text, and nothing of the JVM's or of an interpreter's end.
     assert "\x1b" not in stdout + stderr
-    assert "WARN" not in stdout + stderr
-    assert str(workplace.here.parent) not in stdout + stderr
+    assert not re.search("WARN|Traceback|leaked", stdout + stderr), stderr
+    assert str(workplace.here) not in stdout + stderr
 
     with duckdb.connect(str(workplace.here / "walrelay-demo.duckdb"), read_only=True) as copy:
-        assert copy.execute("SELECT count(*) FROM shop.orders").fetchone() == (390,)
+        added = copy.execute("SELECT count(*) FROM shop.searches WHERE words LIKE 'gift #%'").fetchall()[0][0]
+        oldest = copy.execute("SELECT min(id) FROM shop.orders").fetchall()[0][0]
+    assert added > 1000
+    assert oldest > 1
     assert workplace.left_behind() == []
     assert sorted(path.name for path in workplace.here.iterdir()) == ["stderr", "stdout", "walrelay-demo.duckdb"]
 
 
 @pytest.mark.parametrize(
     ("stream", "moment"),
-    [("stdout", "Postgres 18 is up"), ("stderr", r"shop\.\w+: [\d,]+ rows")],
-    ids=["while-filling-and-starting-spark", "while-copying"],
+    [
+        ("stdout", "Postgres 18 is up"),
+        ("stdout", "walrelay replicate"),
+        ("stderr", r"shop\.\w+: [\d,]+ rows"),
+        ("stdout", "writing 400"),
+        ("stdout", "The same command again(?s:.)*state"),
+    ],
+    ids=["filling", "starting-the-pipeline", "copying", "writing", "starting-again"],
 )
 def test_interrupted_demo_leaves_no_process_and_no_file(workplace: Workplace, stream: str, moment: str) -> None:
-    demo = workplace.start("--rows", "200000", "--output", "mine.duckdb")
+    demo = workplace.start("--rows", "20000", "--output", "mine.duckdb")
     workplace.wait_until(moment, stream, demo)
     started = psutil.Process(demo.pid).children(recursive=True)
     assert any("postgres" in process.name() for process in started)
@@ -118,6 +141,17 @@ def test_interrupted_demo_leaves_no_process_and_no_file(workplace: Workplace, st
     assert alive == []
     assert workplace.left_behind() == []
     assert sorted(path.name for path in workplace.here.iterdir()) == ["stderr", "stdout"]
+
+
+def test_killed_demo_takes_its_processes_along(workplace: Workplace) -> None:
+    demo = workplace.start("--rows", "3000", "--output", "mine.duckdb")
+    workplace.wait_until("writing 400", "stdout", demo)
+    started = psutil.Process(demo.pid).children(recursive=True)
+    assert any("java" in process.name() for process in started)
+    demo.kill()
+    demo.wait(LONGEST_WAIT)
+    _, alive = psutil.wait_procs(started, timeout=60)
+    assert alive == []
 
 
 def test_demo_does_not_replace_a_file_that_it_did_not_make(workplace: Workplace) -> None:

@@ -75,7 +75,7 @@ class Live:
         """Another one, on the same things."""
         self.heard = Heard()
         given: dict[str, Any] = {
-            "store": self.store() if "store" not in more else None,
+            "store": more.get("store") or self.store(),
             "mode": "both",
             "spark": self._spark,
             "listener": self.heard,
@@ -109,7 +109,9 @@ class Live:
             if status is not None and holds(status):
                 return status
             assert time.monotonic() < deadline, f"{what}: not within {PATIENCE} s; {status}; {self.heard.notices}"
-            assert pipeline._thread is not None and (pipeline._thread.is_alive() or pipeline.wait(0) is None), "it ended"
+            assert pipeline._thread is not None and (pipeline._thread.is_alive() or pipeline.wait(0) is None), (
+                "it ended"
+            )
             time.sleep(0.02)
 
     def wait_ready(self, pipeline: Pipeline, *tables: str) -> PipelineStatus:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -13,7 +13,9 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.live_kit import Live, phases, table
+from tests.faults.capture_kit import RestingWorkload
+from tests.spark.live_kit import Live, confirmed, phases, table
+from walrelay.config.settings import copy_settings
 from walrelay.destinations.duckdb import DuckDBDestination
 from walrelay.destinations.memory import MemoryDestination
 from walrelay.errors import ConfigError, CopyFailedError, LineageError, WalrelayError
@@ -21,11 +23,13 @@ from walrelay.pipeline import Pipeline
 from walrelay.stores.failures import StoreInUseError
 from walrelay.stores.memory import MemoryStore
 from walrelay.testing.assertions import assert_replicated
+from walrelay.testing.failpoints import ENVIRONMENT, armed
 from walrelay.testing.faults import FaultyDestination, LastingFaultError
 from walrelay.testing.workload import Workload
 from walrelay.workers import live as live_module
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+CHECKPOINTS = Path("/dev/shm")
 
 
 @pytest.fixture
@@ -75,21 +79,330 @@ def appended(live: Live) -> list[int]:
 
 @pytest.mark.parametrize("via_root", [False, True])
 def test_tables_copied_under_a_workload_are_equal_also_after_a_restart(live: Live, via_root: bool) -> None:
-    workload = Workload(live.url, seed=11 + via_root, clients=3, large_rows=1500, via_partition_root=via_root)
+    workload = Workload(live.url, seed=11 + via_root, clients=2, large_rows=1500, via_partition_root=via_root)
     with psycopg.connect(live.url, autocommit=True) as connection:
         workload.create(connection)
-    workload.run(transactions=300)
+    workload.run(transactions=200)
     with live.running() as pipeline:
-        with workload.running():
+        with RestingWorkload(workload, burst=10, rest=0.2, sample_every=10**6).running():
             status = live.wait_ready(pipeline)
-            more = status.changes + 500
+            more = status.changes + 200
             live.wait(pipeline, lambda status: status.changes > more, "changes are applied")
         assert {str(one.name) for one in status.tables} == set(workload.tables)
         live.wait_current(pipeline)
         assert_replicated(live.source, live.file)
-    workload.run(transactions=200)
+    workload.run(transactions=100)
     # All that is remembered comes from the file of the store, and nothing is copied again.
     summary = live.pipeline().run(until="caught-up")
     assert live.heard.started == [] and summary.tables == ()
     assert summary.changes > 0
     assert_replicated(live.source, live.file)
+
+
+def test_a_truncate_that_comes_while_a_table_is_copied_stops_neither(shop: Live) -> None:
+    """It waits for the snapshot's lock, the copy's task waits behind it, and the snapshot for the task."""
+    shop.sql("INSERT INTO keyed SELECT g FROM generate_series(100, 200) AS g")
+    with shop.running() as pipeline, ThreadPoolExecutor() as pool:
+        with armed("copy.during=sleep:1"):
+            shop.wait(pipeline, lambda status: table(status, "public.keyed").phase == "data_sync", "it is copied")
+            truncated = pool.submit(shop.sql, "TRUNCATE keyed; INSERT INTO keyed VALUES (1)")
+            truncated.result(30)
+        shop.wait_current(pipeline)
+        assert "public.keyed" in shop.heard.retried
+        assert_replicated(shop.source, shop.file)
+
+
+def test_what_the_copy_has_seen_is_not_applied_again_however_late_the_log_comes(
+    shop: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The child that captures takes this over: every segment is a second late.
+    monkeypatch.setenv(ENVIRONMENT, "segment.before_publish=sleep:1")
+    with shop.running() as pipeline:
+        with armed("copy.during=sleep:0.2"):
+            shop.wait(pipeline, lambda status: bool(status.tables), "it has begun")
+            for number in range(3):
+                change(shop, 1 + number)
+            shop.wait_current(pipeline)
+        assert_replicated(shop.source, shop.file)
+
+
+# --------------------------------------------------------------------------------------------- tables come and leave
+
+
+def test_tables_may_join_and_leave_the_publication_while_it_runs(shop: Live) -> None:
+    with shop.running() as pipeline:
+        shop.wait_current(pipeline)
+        shop.sql("CREATE TABLE late (id int PRIMARY KEY)", "INSERT INTO late VALUES (1)")
+        shop.sql("ALTER PUBLICATION p ADD TABLE late", "INSERT INTO late VALUES (2)")
+        shop.wait_ready(pipeline, "public.late")
+        shop.sql("INSERT INTO late VALUES (3)")
+        shop.wait_current(pipeline)
+        assert_replicated(shop.source, shop.file)
+
+        shop.sql("ALTER PUBLICATION p DROP TABLE appended")
+        shop.wait(pipeline, lambda _: "public.appended" not in phases(pipeline), "it has left")
+        kept = appended(shop)
+        assert len(kept) == 6, "the destination's rows stay"
+        shop.sql("INSERT INTO appended VALUES (77)", "INSERT INTO keyed VALUES (77)")
+        shop.wait_current(pipeline)
+        assert appended(shop) == kept
+        assert_replicated(shop.source, shop.file)
+
+        # One that comes back is copied: nobody knows what happened meanwhile.
+        shop.sql("ALTER PUBLICATION p ADD TABLE appended")
+        shop.wait_ready(pipeline, "public.appended")
+        shop.sql("INSERT INTO appended VALUES (78)")
+        shop.wait_current(pipeline)
+        assert_replicated(shop.source, shop.file)
+
+        # A publication without tables looks like a mistake.
+        began, shown = list(shop.heard.started), phases(pipeline)
+        shop.sql("ALTER PUBLICATION p DROP TABLE keyed, appended, whole, late")
+        looked = live_looks(pipeline)
+        shop.wait(pipeline, lambda _: live_looks(pipeline) > looked + 2, "it has looked")
+        assert phases(pipeline) == shown
+        shop.sql("ALTER PUBLICATION p ADD TABLE keyed, appended, whole, late", "INSERT INTO appended VALUES (79)")
+        shop.wait_current(pipeline)
+        assert shop.heard.started == began, "nothing was copied again"
+        assert_replicated(shop.source, shop.file)
+
+
+def live_looks(pipeline: Pipeline) -> float:
+    assert pipeline._live is not None
+    return pipeline._live._discovered_at * 10
+
+
+# ------------------------------------------------------------------------------------------------------ failures
+
+
+def test_a_table_that_fails_for_good_says_why_and_the_others_go_on(shop: Live) -> None:
+    shop.sql('CREATE TABLE "Keyed" (id int PRIMARY KEY)', 'ALTER PUBLICATION p ADD TABLE "Keyed"')
+    destination = FaultyDestination(DuckDBDestination(shop.file))
+    destination.reject("write_table_rows", table="public.whole", error=LastingFaultError)
+    held = destination.hold("write_table_rows", table="public.Keyed")
+    with shop.running(destination) as pipeline:
+        shop.wait_ready(pipeline, "public.keyed", "public.appended")
+        held.release()
+        status = shop.wait(
+            pipeline,
+            lambda status: {table(status, f"public.{name}").phase for name in ("whole", "Keyed")} == {"errored"},
+            "both have failed",
+        )
+        assert table(status, "public.whole").reason == "write_table_rows was rejected"
+        assert table(status, "public.whole").solution == LastingFaultError.default_hint
+        assert "DuckDB cannot tell public.Keyed from public.keyed" in str(table(status, "public.Keyed").reason)
+        assert "Rename one of them" in str(table(status, "public.Keyed").solution)
+        change(shop, 1)
+        shop.wait_current(pipeline, "public.keyed", "public.appended")
+        assert len(appended(shop)) == 12
+        assert shop.heard.started.count("public.whole") == 1, "not tried again"
+    with pytest.raises(CopyFailedError) as caught:
+        shop.pipeline().run(until="caught-up")
+    assert {str(one.name) for one in caught.value.summary.failed} == {"public.whole", "public.Keyed"}
+
+
+@pytest.mark.parametrize("where", ["copy", "catch-up", "changes"])
+def test_a_table_that_fails_for_a_while_is_tried_again(shop: Live, where: str) -> None:
+    destination = FaultyDestination(DuckDBDestination(shop.file))
+    if where == "copy":
+        destination.reject("write_table_rows", table="public.appended", times=2)
+    if where == "catch-up":
+        shop_holds = destination.hold("write_table_rows", table="public.appended", times=1)
+        destination.reject("write_events", table="public.appended", times=2)
+    with shop.running(destination) as pipeline:
+        if where == "catch-up":
+            shop_holds.reached.wait(30)
+            change(shop, 1)
+            shop_holds.release()
+        shop.wait_ready(pipeline)
+        if where == "changes":
+            destination.reject("write_events", table="public.appended", times=3)
+            change(shop, 1)
+            shop.wait(pipeline, lambda _: shop.heard.retried.count("public.appended") >= 3, "it fails")
+        # No later change wakes it: the time alone does.
+        shop.wait_current(pipeline)
+        assert set(shop.heard.retried) == {"public.appended"}
+        assert_replicated(shop.source, shop.file)
+        change(shop, 2)
+        shop.wait_current(pipeline)
+        assert_replicated(shop.source, shop.file)
+
+
+def test_a_table_that_was_to_be_tried_again_is_when_the_pipeline_comes_back(shop: Live) -> None:
+    destination = FaultyDestination(DuckDBDestination(shop.file))
+    destination.reject("write_table_rows", table="public.appended")
+    with shop.running(destination, settings=copy_settings(retry_delay=60)) as pipeline:
+        shop.wait_ready(pipeline, "public.keyed", "public.whole")
+        shop.wait(pipeline, lambda status: table(status, "public.appended").phase == "errored", "it has failed")
+    summary = shop.pipeline().run(until="caught-up")
+    assert [str(one.name) for one in summary.tables] == ["public.appended"] and not summary.failed
+    assert_replicated(shop.source, shop.file)
+
+
+@pytest.mark.parametrize("names_table", [False, True])
+def test_a_lost_answer_applies_nothing_twice(shop: Live, names_table: bool) -> None:
+    destination = FaultyDestination(DuckDBDestination(shop.file))
+    held = destination.hold("write_table_rows", table="public.appended", times=1)
+    destination.lose_response("write_events", table="public.appended", times=2, names_table=names_table)
+    with shop.running(destination) as pipeline:
+        held.reached.wait(30)
+        change(shop, 1)
+        held.release()
+        shop.wait_current(pipeline)
+        assert_replicated(shop.source, shop.file)
+        destination.lose_response("write_events", table="public.appended", times=3, names_table=names_table)
+        for number in range(2, 5):
+            change(shop, number)
+        shop.wait_current(pipeline)
+        destination.lose_response("write_events", times=1, names_table=names_table)
+        change(shop, 5)
+        shop.wait_current(pipeline)
+        assert_replicated(shop.source, shop.file)
+    assert len(appended(shop)) == 36
+
+
+def test_a_destination_that_is_held_or_slow_loses_nothing(shop: Live) -> None:
+    destination = FaultyDestination(DuckDBDestination(shop.file))
+    with shop.running(destination) as pipeline:
+        shop.wait_current(pipeline)
+        before = confirmed(shop)
+        held = destination.hold("write_events")
+        change(shop, 1)
+        held.reached.wait(30)
+        change(shop, 2)
+        status = shop.wait(pipeline, lambda status: status.lag_seconds > 0.2, "it lags")
+        assert status.position is not None and confirmed(shop) <= max(before, status.position), "not yet forgotten"
+        held.release()
+        destination.slow("write_events", 0.1)
+        for number in range(3, 8):
+            change(shop, number)
+        shop.wait_current(pipeline)
+        assert_replicated(shop.source, shop.file)
+
+
+# ------------------------------------------------------------------------------------------------- what may get lost
+
+
+def test_without_sparks_checkpoint_it_ends_by_name_and_goes_on_the_next_time(shop: Live) -> None:
+    before = set(CHECKPOINTS.glob("walrelay-checkpoint-*"))
+    pipeline = shop.pipeline()
+    pipeline.start()
+    shop.wait_current(pipeline)
+    (checkpoint,) = set(CHECKPOINTS.glob("walrelay-checkpoint-*")) - before
+    shutil.rmtree(checkpoint)
+    change(shop, 1)
+    with pytest.raises(WalrelayError):
+        pipeline.wait(30)
+    summary = shop.pipeline().run(until="caught-up")
+    assert summary.changes > 0 and shop.heard.started == []
+    assert_replicated(shop.source, shop.file)
+
+
+def test_an_older_copy_of_the_file_is_brought_up_from_the_log_and_a_lost_one_is_copied_again(shop: Live) -> None:
+    older = shop.file.with_name("older.duckdb")
+    shop.pipeline().run(until="caught-up")
+    change(shop, 1)
+    shop.pipeline().run(until="caught-up")
+    shutil.copy(shop.file, older)
+    change(shop, 2)
+    shop.pipeline().run(until="caught-up")
+    change(shop, 3)
+    shutil.copy(older, shop.file)
+    shop.pipeline().run(until="caught-up")
+    assert shop.heard.started == [] and shop.heard.notices == []
+    assert_replicated(shop.source, shop.file)
+
+    shop.file.unlink()
+    change(shop, 4)
+    summary = shop.pipeline().run(until="caught-up")
+    assert len(summary.tables) == 3
+    assert "the destination has lost public.keyed; it is copied again" in shop.heard.notices
+    assert_replicated(shop.source, shop.file)
+
+
+def test_a_log_of_another_slot_is_refused_by_name(shop: Live) -> None:
+    shop.pipeline().run(until="caught-up")
+    shop.log = shop.log.with_name("another")
+    shop.slot += "_another"
+    with pytest.raises(LineageError, match="what is remembered belongs to"):
+        shop.pipeline().run(until="caught-up")
+
+
+# ------------------------------------------------------------------------------------------------------ its handles
+
+
+def test_a_second_pipeline_of_the_same_id_is_refused(shop: Live) -> None:
+    with shop.running() as pipeline:
+        shop.wait_ready(pipeline)
+        with pytest.raises(StoreInUseError, match=str(os.getpid())):
+            shop.pipeline(DuckDBDestination(shop.file.with_name("other.duckdb"))).run(until="caught-up")
+        change(shop, 1)
+        shop.wait_current(pipeline)
+    assert_replicated(shop.source, shop.file)
+
+
+def test_it_is_started_watched_and_stopped(shop: Live) -> None:
+    pipeline = shop.pipeline()
+    assert pipeline.status() is None
+    pipeline.start()
+    with pytest.raises(ConfigError, match="started already"):
+        pipeline.start()
+    assert pipeline.wait(0) is None
+    status = shop.wait_current(pipeline)
+    assert [str(one.name) for one in status.tables] == ["public.appended", "public.keyed", "public.whole"]
+    assert status.capture is not None and status.capture.slot == shop.slot
+    change(shop, 1)
+    status = shop.wait_current(pipeline)
+    assert status.position == status.log_end and status.lag_seconds == 0 and status.changes > 10
+    pipeline.shutdown()
+    summary = pipeline.wait()
+    assert summary is not None and summary.changes == status.changes and summary.rows == 5 + 6 + 4 - 1
+    # The same object can be started again, stopped before it has begun, and asked for its end within the block.
+    pipeline.start()
+    pipeline.shutdown()
+    assert pipeline.wait(60) is not None
+    with pipeline:
+        pipeline.shutdown()
+        assert pipeline.wait(60) is not None
+    assert_replicated(shop.source, shop.file)
+
+
+def test_what_ends_it_is_raised_by_who_waits(shop: Live) -> None:
+    destination = FaultyDestination(DuckDBDestination(shop.file))
+    destination.reject("write_events", error=LastingFaultError)
+    pipeline = shop.pipeline(destination)
+    pipeline.start()
+    shop.wait_ready(pipeline)
+    change(shop, 1)
+    with pytest.raises(LastingFaultError, match="write_events was rejected"):
+        pipeline.wait(60)
+    destination.heal()
+    shop.pipeline(destination).run(until="caught-up")
+    assert_replicated(shop.source, destination)
+
+
+def test_changes_alone_come_in_commit_order_each_once(shop: Live) -> None:
+    destination = MemoryDestination()
+    store = MemoryStore()
+    with shop.running(destination, store=store, mode="changes") as pipeline:
+        shop.wait(
+            pipeline, lambda status: status.capture is not None and status.capture.state == "streaming", "it runs"
+        )
+        for number in range(1, 4):
+            change(shop, number)
+        shop.wait(pipeline, lambda status: len(destination.changes) >= 3 * 17, "all have come")
+    change(shop, 4)
+    shop.pipeline(destination, store=store, mode="changes").run(until="caught-up")
+    positions = [(one.commit_lsn, one.ordinal) for one in destination.changes]
+    assert positions == sorted(set(positions))
+    inserted = [one.row["n"] for one in destination.changes if one.table.name == "appended" and one.row]
+    assert inserted == [n for number in range(1, 5) for n in (*range(10 * number, 10 * number + 5), 10 * number)]
+
+
+def test_both_into_memory(shop: Live) -> None:
+    destination = MemoryDestination()
+    with shop.running(destination, store=MemoryStore()) as pipeline:
+        shop.wait_ready(pipeline)
+        change(shop, 1)
+        shop.wait_current(pipeline)
+        assert_replicated(shop.source, destination)

@@ -43,6 +43,7 @@ DEFAULT_FILE = Path("walrelay-demo.duckdb")
 MOST_ROWS = 100_000_000
 PUBLICATION = "shop"
 INTERRUPTED = 130
+DONE, GOES_ON, DEAD = ("✔ ", "green"), ("▸ ", "cyan"), ("✘ ", "bold red")
 WRITING_SECONDS = 5.0
 """Before the pipeline is killed; half as long when it is back."""
 
@@ -208,8 +209,9 @@ class Demo:
             copied = pipeline.wait_until(_all_ready)
         self._say(f"{len(copied.tables)} tables copied", self.times["copy"])
         begun = time.monotonic()
-        self._say(f"writing {TRANSACTIONS_PER_SECOND} transactions/s …")
+        self._say(f"writing {TRANSACTIONS_PER_SECOND} transactions/s …", mark=GOES_ON)
         writer.start()
+        pipeline.wait_until(lambda status: _applied(status) > _applied(copied))
         pipeline.rest(WRITING_SECONDS)
         writer.check()
         self.times["changes"] = time.monotonic() - begun
@@ -226,7 +228,7 @@ class Demo:
     def _running(self, pipeline: PipelineProcess, name: str) -> Iterator[None]:
         """Start it and wait for what is waited for inside. Its board is up from here on."""
         begun = time.monotonic()
-        command = f"$ walrelay {shlex.join(pipeline.arguments)}"
+        command = f"$ walrelay {shlex.join(pipeline.arguments)}".replace(" --publication", " \\\n    --publication")
         self.console.print(Text(command, style="cyan"), soft_wrap=True)
         self._board_is_up = sys.stderr.isatty()
         pipeline.start()
@@ -236,20 +238,20 @@ class Demo:
     def _kill(self, pipeline: PipelineProcess, writer: Writer) -> Lsn:
         """How far it had come, more or less, when it was killed."""
         status = pipeline.status()
-        self._say(f"{writer.transactions:,} transactions written, the pipeline is {_lag(status)} behind")
+        self._say(f"{writer.transactions:,} transactions written, the pipeline is {_lag(status)} behind", mark=GOES_ON)
         begun = time.monotonic()
         ended = pipeline.kill()
         self._board_is_down()
         words = f"kill -9 {pipeline.pid}: the pipeline is dead"
         if ended:
             words += f"; {ended} processes of its own ended by themselves"
-        self._say(words, time.monotonic() - begun, mark=("✘ ", "bold red"))
+        self._say(words, time.monotonic() - begun, mark=DEAD)
         return _applied(status)
 
     def _catch_up(self, pipeline: PipelineProcess, writer: Writer) -> None:
         writer.stop()
         begun = time.monotonic()
-        self._say(f"the writer stopped after {writer.transactions:,} transactions: {writer.written}")
+        self._say(f"the writer stopped after {writer.transactions:,} transactions: {writer.written}", mark=GOES_ON)
         pipeline.wait_until(lambda status: _applied(status) > writer.before_last_commit)
         self.times["catch-up"] = time.monotonic() - begun
         code = pipeline.stop()
@@ -317,7 +319,7 @@ class Demo:
             yield
         seconds = self.times[name] = time.monotonic() - begun
         if done:
-            self.console.print(Text.assemble(("✔ ", "green"), f"{done:20}", (f"{duration(seconds):>7}", "dim")))
+            self.console.print(Text.assemble(DONE, f"{done:20}", (f"{duration(seconds):>7}", "dim")))
 
     # --------------------------------------------------------------------------------------------------- how it is told
 
@@ -325,7 +327,7 @@ class Demo:
         self.console.print()
         self.console.print(words)
 
-    def _say(self, words: str, seconds: float | None = None, mark: tuple[str, str] = ("✔ ", "green")) -> None:
+    def _say(self, words: str, seconds: float | None = None, mark: tuple[str, str] = DONE) -> None:
         """A line of the story; later, when the pipeline's board has the terminal now."""
         time_taken = "" if seconds is None else f" {duration(seconds):>6}"
         self._held.append(Text.assemble(mark, f"{words:20}", (time_taken, "dim")))

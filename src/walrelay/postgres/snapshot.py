@@ -27,7 +27,9 @@ class Snapshot:
 
 
 @contextmanager
-def exported_snapshot(source: PostgresSource, *, application: str, table: TableName) -> Iterator[Snapshot]:
+def exported_snapshot(
+    source: PostgresSource, *, application: str, table: TableName | None = None
+) -> Iterator[Snapshot]:
     """Hold a read-only transaction open and give its snapshot's name to whoever imports it.
 
     The table is locked before the snapshot is taken: to an older snapshot, a table that was rewritten (ALTER TABLE) or
@@ -37,7 +39,8 @@ def exported_snapshot(source: PostgresSource, *, application: str, table: TableN
     try:
         with talking("exporting a snapshot"):
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            _lock(connection, table)
+            if table is not None:
+                _lock(connection, table)
             row = connection.execute(
                 "SELECT pg_export_snapshot() AS name, pg_current_snapshot()::text AS visible,"
                 " CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS lsn"

@@ -212,6 +212,9 @@ class LiveRun:
         parts = self._parts
         try:
             with connect(parts.source, application="walrelay discovery") as connection:
+                if self._published:
+                    # Who has a table for himself must not stop us; we look again soon.
+                    connection.execute("SET lock_timeout = '500ms'")
                 found = {table.id: table for table in published_tables(connection, parts.source.publication)}
                 fresh = [table for table in found if table not in self._published]
                 sizes = storage_of(connection, fresh) if fresh else {}

@@ -17,7 +17,7 @@ from walrelay.postgres.snapshot import Snapshot
 
 LOOK_SECONDS = 0.5
 _WAITING = (
-    "SELECT a.pid, pg_catalog.pg_stat_clear_snapshot() FROM pg_catalog.pg_stat_activity a"
+    "SELECT a.pid FROM pg_catalog.pg_stat_activity a"
     " WHERE a.application_name = %s AND EXISTS (SELECT FROM pg_catalog.pg_locks l"
     " WHERE l.pid = a.pid AND l.locktype = 'relation' AND NOT l.granted)"
 )
@@ -53,6 +53,8 @@ class LockWatch:
         # Without the connection the snapshot is gone too, and the copy fails by itself.
         with suppress(psycopg.Error):
             while not self._stop.wait(LOOK_SECONDS):
+                # Within a transaction Postgres shows the activity of the first look for ever.
+                self._connection.execute("SELECT pg_catalog.pg_stat_clear_snapshot()")
                 waiting = {row[0] for row in self._connection.execute(_WAITING, (self._application,)).fetchall()}
                 for pid in before & waiting:
                     self.ended = True
