@@ -13,7 +13,7 @@ LOCK := pip compile --quiet --universal --generate-hashes --python-version 3.11 
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-unit test-spark43 lint format bench fuzz lock clean jdk
+.PHONY: help env demo test test-unit test-spark43 lint format bench fuzz soak lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -111,6 +111,9 @@ bench: jdk .venv/.stamp-bench .venv-peers/.stamp ## measure both roads against t
 
 fuzz: env ## feed the decoder 100 000 damaged streams
 	$(BIN)/python -m benchmarks fuzz $(ARGS)
+
+soak: jdk env ## kill pipelines at 30 random moments and compare
+	$(BIN)/python -m benchmarks soak $(ARGS)
 
 lock: ## write requirements/*.lock anew from pyproject.toml (UPGRADE=1 for newer versions)
 	@$(TOOLS); \

@@ -1,4 +1,4 @@
-"""`python -m benchmarks copy | memory | changes | pipeline | fuzz | all`."""
+"""`python -m benchmarks copy | memory | changes | pipeline | fuzz | soak | all`."""
 
 from __future__ import annotations
 
@@ -129,6 +129,18 @@ def fuzz_command(
     ok = run_fuzz(kinds=kinds, cases=cases, seed=seed, first=first, bounds=bounds, output=output, console=console)
     if not ok:
         raise typer.Exit(1)
+
+
+@app.command("soak")
+def soak_command(
+    kills: Annotated[int, typer.Option(min=1, help="How many drivers are killed.")] = 30,
+    seed: Annotated[int, typer.Option(help="Other seeds kill at other moments.")] = 1,
+    check_every: Annotated[int, typer.Option(min=1, help="Compare both sides after so many kills.")] = 10,
+) -> None:
+    """Kill pipelines at random moments under a workload; source and destination must be equal afterwards."""
+    from benchmarks.soak import soak
+
+    soak(kills, seed, check_every, console)
 
 
 @app.command("all")

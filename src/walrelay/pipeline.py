@@ -111,6 +111,9 @@ class Pipeline:
         was committed when it started is in the destination. Mode `both`: the same, and every table is ready.
         """
         self._stopping.clear()
+        return self._work(until)
+
+    def _work(self, until: Until | None) -> RunSummary:
         return self._run_copy() if self.mode == "copy" else self._run_live(until)
 
     def start(self, until: Until | None = None) -> None:
@@ -120,10 +123,12 @@ class Pipeline:
 
         def work() -> None:
             try:
-                self._outcome = self.run(until)
+                self._outcome = self._work(until)
             except BaseException as error:  # raised by wait()
                 self._failure = error
 
+        # Here, not in the thread: a shutdown() that comes before it runs must count.
+        self._stopping.clear()
         self._thread = threading.Thread(target=work, name="walrelay-pipeline")
         self._thread.start()
 
@@ -149,7 +154,8 @@ class Pipeline:
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
-        self.wait()
+        if self._thread is not None:
+            self.wait()
 
     def _run_live(self, until: Until | None) -> RunSummary:
         assert self.log is not None

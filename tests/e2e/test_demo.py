@@ -85,7 +85,7 @@ def test_demo_follows_the_shop_through_a_kill_and_finds_source_and_copy_agreeing
         r"✔ the shop is filled",
         r"\$ walrelay replicate postgresql://\S+ duckdb:///walrelay-demo.duckdb",
         r"✔ 9 tables copied",
-        r"▸ writing 400 transactions/s",
+        r"▸ writing 200 transactions/s",
         r"✘ kill -9 \d+: the pipeline is dead",
         r"\$ walrelay replicate",
         r"✔ it went on where it was",
@@ -121,7 +121,7 @@ def test_demo_follows_the_shop_through_a_kill_and_finds_source_and_copy_agreeing
         ("stdout", "Postgres 18 is up"),
         ("stdout", "walrelay replicate"),
         ("stderr", r"shop\.\w+: [\d,]+ rows"),
-        ("stdout", "writing 400"),
+        ("stdout", "writing 200"),
         ("stdout", "The same command again(?s:.)*state"),
     ],
     ids=["filling", "starting-the-pipeline", "copying", "writing", "starting-again"],
@@ -145,7 +145,7 @@ def test_interrupted_demo_leaves_no_process_and_no_file(workplace: Workplace, st
 
 def test_killed_demo_takes_its_processes_along(workplace: Workplace) -> None:
     demo = workplace.start("--rows", "3000", "--output", "mine.duckdb")
-    workplace.wait_until("writing 400", "stdout", demo)
+    workplace.wait_until("writing 200", "stdout", demo)
     started = psutil.Process(demo.pid).children(recursive=True)
     assert any("java" in process.name() for process in started)
     demo.kill()

@@ -202,8 +202,8 @@ class Demo:
     def _replicate(self, pipeline: PipelineProcess, writer: Writer) -> None:
         """Copy, follow the writer, die, go on, catch up."""
         self._explain(
-            f"Copy all tables; then a writer makes {TRANSACTIONS_PER_SECOND} transactions a second;"
-            f" {WRITING_SECONDS:.0f} s later: kill -9."
+            f"Copy all tables, then follow a writer who makes {TRANSACTIONS_PER_SECOND} transactions a second."
+            " In the middle of it: kill -9."
         )
         with self._running(pipeline, "copy"):
             copied = pipeline.wait_until(_all_ready)
@@ -236,17 +236,15 @@ class Demo:
         self.times[name] = time.monotonic() - begun
 
     def _kill(self, pipeline: PipelineProcess, writer: Writer) -> Lsn:
-        """How far it had come, more or less, when it was killed."""
-        status = pipeline.status()
-        self._say(f"{writer.transactions:,} transactions written, the pipeline is {_lag(status)} behind", mark=GOES_ON)
+        """How far it had come."""
+        lag = _lag(pipeline.status())
+        self._say(f"{writer.transactions:,} transactions written, the pipeline is {lag} behind", mark=GOES_ON)
         begun = time.monotonic()
         ended = pipeline.kill()
         self._board_is_down()
-        words = f"kill -9 {pipeline.pid}: the pipeline is dead"
-        if ended:
-            words += f"; {ended} processes of its own ended by themselves"
-        self._say(words, time.monotonic() - begun, mark=DEAD)
-        return _applied(status)
+        more = f"; {ended} processes that it had started ended by themselves" if ended else ""
+        self._say(f"kill -9 {pipeline.pid}: the pipeline is dead{more}", time.monotonic() - begun, mark=DEAD)
+        return _applied(pipeline.status())
 
     def _catch_up(self, pipeline: PipelineProcess, writer: Writer) -> None:
         writer.stop()

@@ -13,7 +13,7 @@ from walrelay.model.lsn import Lsn
 from walrelay.postgres.connection import Connection, connect, talking
 from walrelay.postgres.source import PostgresSource
 
-TRANSACTIONS_PER_SECOND = 400
+TRANSACTIONS_PER_SECOND = 200
 _TRADE = "SELECT pg_temp.trade(%s::bigint, %s::int, %s::int), pg_current_wal_insert_lsn()::text AS lsn"
 
 

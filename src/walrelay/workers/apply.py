@@ -61,7 +61,7 @@ class ApplyWorker:
         self._stopping = stopping
         self._notify = notify
         self._positions = ReaderPositions(log.storage)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock() if board is None else board.writing
         self.rows = 0
         """Changes written by this worker."""
         self.applied_at = 0.0
@@ -119,6 +119,8 @@ class ApplyWorker:
             ranges = self._board.ranges(to) if self._board is not None else None
             try:
                 self._write(ranges, to)
+                if self._board is not None:
+                    self._board.moved(ranges or (), to)
                 break
             except WalrelayError as error:
                 if self._board is not None and self._board.fail_named(error):
@@ -128,8 +130,6 @@ class ApplyWorker:
                 self._notify(f"{error.message}; next attempt in {delay:.1f} s")
                 if self._stopping.wait(delay):
                     return
-        if self._board is not None:
-            self._board.moved(to)
         self.position = to
         self._record()
 
@@ -164,6 +164,9 @@ class ApplyWorker:
                     board.set(table, Catchup(self.position))
                 case SyncDone(lsn):
                     self._take_over(board, table, lsn)
+                case Ready() if board.positions.get(table, self.position) < self.position:
+                    # It had failed, and may try again.
+                    self._take_over(board, table, board.positions[table])
                 case _:
                     pass
 
@@ -179,6 +182,7 @@ class ApplyWorker:
                 return
         board.positions[table] = self.position
         board.set(table, Ready())
+        board.succeeded(table)
         self._record()
 
     @staticmethod

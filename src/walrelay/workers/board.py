@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from walrelay.destinations.events import TableRange
-from walrelay.errors import WalrelayError
+from walrelay.errors import DestinationBusyError, WalrelayError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import (
@@ -41,6 +41,8 @@ class TableBoard:
         self._retry_delay = retry_delay
         self._tell = failed
         self.changed = threading.Condition()
+        self.writing = threading.Lock()
+        """Held while the apply worker writes or hands over."""
         self.names: dict[TableId, TableName] = {}
         self.positions: dict[TableId, Lsn] = {}
         """Of tables that the apply worker has: everything up to here is in the destination."""
@@ -69,22 +71,25 @@ class TableBoard:
         """It left the publication; what the destination has of it stays (SEMANTICS 12)."""
         self._store.delete_table_pipeline_state(table)
         with self.changed:
-            for kept in (self.names, self.positions, self.copying_since, self._retry_at, self.errors):
+            held = (self.names, self.positions, self.copying_since, self._retry_at, self._attempts, self.errors)
+            for kept in held:
                 kept.pop(table, None)
             self.changed.notify_all()
 
     def ranges(self, to: Lsn) -> tuple[TableRange, ...]:
         """What of the next batch belongs to whom: the tables that are ready, each from where it stands."""
+        positions = dict(self.positions)
         return tuple(
-            TableRange(table, self.positions[table])
+            TableRange(table, positions[table])
             for table, phase in self.phases().items()
-            if isinstance(phase, Ready) and self.positions.get(table, to) < to
+            if isinstance(phase, Ready) and positions.get(table, to) < to
         )
 
-    def moved(self, to: Lsn) -> None:
-        for table, phase in self.phases().items():
-            if isinstance(phase, Ready):
-                self.positions[table] = max(to, self.positions.get(table, to))
+    def moved(self, ranges: tuple[TableRange, ...], to: Lsn) -> None:
+        """These were written up to `to`. One that got ready since was not: a retry may come at any moment."""
+        for one in ranges:
+            if one.table in self.positions:
+                self.positions[one.table] = max(to, self.positions[one.table])
 
     def oldest_needed(self, position: Lsn) -> Lsn:
         """The least position that a live table still has to go on from (SEMANTICS 3). One that only a person can help
@@ -113,7 +118,8 @@ class TableBoard:
         """Put the table aside, with reason, remedy and what happens next; the others go on."""
         attempt = self._attempts.get(table, 0) + 1
         self._attempts[table] = attempt
-        retry = error.retryable and attempt <= self._retries
+        passes = error.retryable or isinstance(error, DestinationBusyError)
+        retry = passes and attempt <= self._retries
         policy = TimedRetry(attempt) if retry else NoRetry()
         self.set(table, Errored(error.message, error.hint or None, policy))
         self.errors[table] = error
@@ -126,7 +132,7 @@ class TableBoard:
     def fail_named(self, error: WalrelayError) -> bool:
         """Whether the error names a table of ours, which is then put aside."""
         name = error.context.get("table")
-        found = [table for table, known in self.names.items() if name is not None and str(known) == str(name)]
+        found = [table for table, known in dict(self.names).items() if name is not None and str(known) == str(name)]
         for table in found:
             self.failed(table, error)
         return bool(found)
@@ -134,6 +140,13 @@ class TableBoard:
     def succeeded(self, table: TableId) -> None:
         """A success starts the count of attempts anew."""
         self._attempts.pop(table, None)
+
+    def resume_retries(self) -> None:
+        """After a restart: what was to be tried again by itself is, now."""
+        for table, phase in self.phases().items():
+            if isinstance(phase, Errored) and isinstance(phase.retry_policy, TimedRetry):
+                self._attempts[table] = phase.retry_policy.attempt
+                self._retry_at[table] = time.monotonic()
 
     def due_retries(self) -> list[TableId]:
         """Tables whose time has come; each is back in the phase before its error."""

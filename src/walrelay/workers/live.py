@@ -113,6 +113,8 @@ class LiveRun:
         self._check_lineage()
         if self._board is not None:
             self._discover(self._board)
+            self._board.resume_retries()
+            self.reports = self._given_up(self._board)
         self._worker = ApplyWorker(
             parts.log,
             parts.location,
@@ -237,7 +239,25 @@ class LiveRun:
             self._place(board)
         for table in [*known]:
             if table not in found and (table not in self._jobs or self._jobs[table].done()):
+                self._forget(board, table)
+
+    @staticmethod
+    def _forget(board: TableBoard, table: TableId) -> None:
+        """Not while it may be written to: whoever does would remember it again. Then at the next look."""
+        if board.writing.acquire(timeout=TICK_SECONDS):
+            try:
                 board.forget(table)
+            finally:
+                board.writing.release()
+
+    @staticmethod
+    def _given_up(board: TableBoard) -> list[TableReport]:
+        """The tables that failed in an earlier run and wait for a person."""
+        return [
+            TableReport(board.names[table], 0, 0.0, 0, error=WalrelayError(phase.reason, hint=phase.solution))
+            for table, phase in board.phases().items()
+            if isinstance(phase, Errored) and isinstance(phase.retry_policy, NoRetry)
+        ]
 
     def _place(self, board: TableBoard) -> None:
         """Where the tables that need no copy go on: the destination's own word wins (DESIGN 6)."""
@@ -365,8 +385,9 @@ class LiveRun:
         if board is None:
             return True
         return all(
-            isinstance(phase, Ready) or (isinstance(phase, Errored) and isinstance(phase.retry_policy, NoRetry))
-            for phase in board.phases().values()
+            (isinstance(phase, Ready) and board.positions.get(table, Lsn(0)) >= self._worker.position)
+            or (isinstance(phase, Errored) and isinstance(phase.retry_policy, NoRetry))
+            for table, phase in board.phases().items()
         )
 
 

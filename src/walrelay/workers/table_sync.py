@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination, TableRows
-from walrelay.errors import WalrelayError
+from walrelay.errors import SparkJobError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.phases import DataSync, Errored, FinishedCopy, NoRetry, TimedRetry
@@ -35,6 +35,16 @@ from walrelay.workers.retry import delays
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_WORKER_GONE = ("Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure")
+"""Spark's words for a process that ended under a task."""
+
+
+class WorkerLostError(SparkJobError):
+    code = "spark.worker_lost"
+    default_hint = "The copy starts again; if it keeps happening look whether the machine runs out of memory."
+    retryable = True
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,12 @@ def _landed(
     with LockWatch(snapshot, task.application) as locks:
         try:
             return run_copy_job(run.spark, task, ranges)
+        except SparkJobError as error:
+            if not any(word in str(error.__cause__) for word in _WORKER_GONE):
+                raise
+            raise WorkerLostError(
+                f"a process that copied {table.name} was killed", context={"table": str(table.name)}
+            ) from error
         except WalrelayError as error:
             if not locks.ended:
                 raise

@@ -1,0 +1,103 @@
+"""Drivers that can be killed, one after the other, on the same log, store and DuckDB file."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+import psutil
+import psycopg
+
+from walrelay.postgres.source import PostgresSource
+from walrelay.testing.assertions import assert_replicated
+
+CHILD = Path(__file__).with_name("pipeline_child.py")
+PATIENCE = 90.0
+
+
+class Driver:
+    """A running pipeline in a process of its own."""
+
+    def __init__(self, url: str, slot: str, directory: Path, *, failpoints: str = "", until: str | None = None) -> None:
+        task = {"url": url, "slot": slot, "directory": str(directory), "failpoints": failpoints, "until": until}
+        self._errors = (directory / "driver.err").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, str(CHILD), json.dumps(task)],
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+        )
+        self.said: list[str] = []
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._hear, daemon=True).start()
+
+    def _hear(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(line.strip())
+            self._lines.put(line.strip())
+        self._lines.put(None)
+
+    def wait_for(self, word: str) -> str:
+        """The next line that begins so."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
+            assert line is not None, f"it ended without saying {word!r}; it said {self.said}"
+            if line.startswith(word):
+                return line
+
+    def wait_killed(self) -> None:
+        """Until the failpoint has killed it."""
+        code = self.process.wait(PATIENCE)
+        assert code == -signal.SIGKILL, f"it ended with {code} and was not killed; it said {self.said}"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def capture(self) -> psutil.Process | None:
+        """The process that captures beside it."""
+        return self._descendant("walrelay.workers.capture_child")
+
+    def _descendant(self, word: str) -> psutil.Process | None:
+        try:
+            for one in psutil.Process(self.process.pid).children(recursive=True):
+                if any(word in part for part in one.cmdline()):
+                    return one
+        except psutil.Error:
+            pass
+        return None
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        self._errors.close()
+
+
+def finish(url: str, slot: str, directory: Path) -> None:
+    """A last driver brings everything over; then source and destination must be equal."""
+    driver = Driver(url, slot, directory, until="caught-up")
+    try:
+        driver.wait_for("done")
+        assert driver.process.wait(PATIENCE) == 0
+    finally:
+        driver.close()
+    assert_replicated(PostgresSource(url, publication="p"), directory / "out.duckdb")
+
+
+def assert_ledger_is_whole(url: str, directory: Path) -> None:
+    """The append-only table without a key holds every number of every client once."""
+    question = "SELECT client, count(*), count(DISTINCT n), max(n) FROM ledger GROUP BY client ORDER BY client"
+    with psycopg.connect(url) as source, duckdb.connect(str(directory / "out.duckdb"), read_only=True) as copy:
+        there = source.execute(question).fetchall()
+        here = copy.execute(question.replace("ledger", "public.ledger")).fetchall()
+    assert here == there and all(count == distinct == last for _, count, distinct, last in here)

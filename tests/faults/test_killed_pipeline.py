@@ -1,0 +1,89 @@
+"""A driver that is killed at every place it passes, under a running workload: afterwards nothing is missing or double.
+
+One long life: each driver goes on where the one before was killed, so that the kills also meet each other's leftovers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import psycopg
+import pytest
+
+from tests.faults.capture_kit import RestingWorkload, create_tables, wait_until
+from tests.faults.pipeline_kit import Driver, assert_ledger_is_whole, finish
+from walrelay.failpoints import NAMES
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(420)]
+
+KILLS = (
+    "copy.during=kill:2",
+    "copy.after_finished=kill:2",
+    "catchup.before=kill:2",
+    "catchup.after=kill:2",
+    "events.before_write=kill:3",
+    "events.after_write=kill:3",
+    "progress.before_record=kill:3",
+    "progress.after_record=kill:3",
+)
+"""The copy's first: every driver must have something left to copy when it comes to its place."""
+
+
+@pytest.fixture
+def slot(database: str) -> Iterator[str]:
+    name = f"killed_{database.rpartition('_')[2]}"
+    yield name
+    with psycopg.connect(database, autocommit=True) as connection:
+        look = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND active"
+        wait_until(lambda: connection.execute(look, (name,)).fetchone() == (0,), "the slot is free")
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (name,)
+        )
+
+
+def test_every_place_of_the_driver_is_killed() -> None:
+    ours = {"copy", "catchup", "events", "progress"}
+    assert {kill.partition("=")[0] for kill in KILLS} == {name for name in NAMES if name.partition(".")[0] in ours}
+
+
+def test_drivers_killed_at_every_place_lose_nothing_and_double_nothing(
+    database: str, slot: str, tmp_path: Path
+) -> None:
+    workload = create_tables(database, seed=71, clients=2, large_rows=800)
+    workload.run(transactions=100)
+    bursts = RestingWorkload(workload, burst=6, rest=0.4, sample_every=10**6)
+    with bursts.running():
+        for kill in KILLS:
+            driver = Driver(database, slot, tmp_path, failpoints=kill)
+            try:
+                driver.wait_killed()
+            finally:
+                driver.close()
+        driver = Driver(database, slot, tmp_path)
+        try:
+            # Its capture dies, and is started again; then it dies itself, at no special place.
+            driver.wait_for("ready")
+            capture = driver.capture()
+            assert capture is not None
+            capture.kill()
+            assert "killed by signal 9; it starts again" in driver.wait_for("notice capture")
+            before = applied(tmp_path)
+            wait_until(lambda: applied(tmp_path) > before, "it goes on", 60)
+            driver.kill()
+        finally:
+            driver.close()
+    finish(database, slot, tmp_path)
+    assert_ledger_is_whole(database, tmp_path)
+
+
+def applied(directory: Path) -> str:
+    """How far the destination is, by its own word."""
+    while True:
+        try:
+            with duckdb.connect(str(directory / "out.duckdb"), read_only=True) as connection:
+                row = connection.execute("SELECT applied_lsn FROM _walrelay.progress WHERE table_id = 0").fetchone()
+                return "" if row is None else str(row[0]).rjust(24, "0")
+        except duckdb.IOException:
+            continue
