@@ -22,6 +22,7 @@ from walrelay.testing.replay import replay
 from walrelay.testing.workload import DDL_KINDS, Workload
 
 pytestmark = pytest.mark.postgres
+IDLE_SECONDS = 40
 
 
 def streaming_early(url: str) -> PostgresSource:
@@ -68,7 +69,7 @@ def test_every_sample_of_a_wild_workload_is_found_in_the_log(database: str, tmp_
 
 @pytest.mark.slow
 def test_an_idle_publication_beside_a_busy_table_holds_back_no_wal(database: str, tmp_path: Path) -> None:
-    """For a minute (SEMANTICS 6). The slot's restart point moves with the server's own records, every 15 s or so."""
+    """SEMANTICS 6. The slot's restart point moves with the server's own records, every 15 s or so."""
     slot = f"idle_{threading.get_native_id()}"
     with psycopg.connect(database, autocommit=True, row_factory=namedtuple_row) as connection:
         connection.execute("CREATE TABLE quiet (id int); CREATE TABLE busy (id int, body text)")
@@ -79,7 +80,7 @@ def test_an_idle_publication_beside_a_busy_table_holds_back_no_wal(database: str
             begun, written = time.monotonic(), 0
             behind, retained = [], []
             start = flushed_lsn(connection)
-            while time.monotonic() - begun < 60:
+            while time.monotonic() - begun < IDLE_SECONDS:
                 connection.execute("INSERT INTO busy SELECT g, repeat('x', 1000) FROM generate_series(1, 100) g")
                 time.sleep(0.05)
                 found = find_slot(connection, slot)
@@ -88,7 +89,7 @@ def test_an_idle_publication_beside_a_busy_table_holds_back_no_wal(database: str
                 retained.append(found.retained_bytes)
             written = flushed_lsn(connection) - start
         connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
-    assert written > 50_000_000
+    assert written > 20_000_000
     assert sorted(behind)[len(behind) * 9 // 10] < written / 10, "confirmed follows within seconds"
     assert min(retained[-len(retained) // 4 :]) < written / 2, "what is kept back does not grow with what is written"
     assert LogReader(tmp_path / "log").entries() == [], "and nothing was logged for it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import threading
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 TRIGGER = "50 milliseconds"
 """How often Spark looks at the log: a change waits half of it, on average."""
 _SHARED_MEMORY = Path("/dev/shm")
+PREFIX = "walrelay-checkpoint-"
+
+
+def sweep(root: Path) -> None:
+    """Remove the checkpoints of processes that were killed."""
+    for left in root.glob(f"{PREFIX}*-*"):
+        owner = left.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 class ChangeQuery:
@@ -55,7 +65,8 @@ class ChangeQuery:
         # Spark writes the checkpoint twice a batch: memory will do where there is some.
         local = (self._spark.sparkContext.master or "").startswith("local")
         root = _SHARED_MEMORY if local and _SHARED_MEMORY.is_dir() else None
-        self._checkpoint = Path(tempfile.mkdtemp(prefix="walrelay-checkpoint-", dir=root))
+        sweep(root or Path(tempfile.gettempdir()))
+        self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
         stream = self._spark.readStream.format("walrelay").option("log", self._log).option("from", str(self._start))
         self._query = (
             stream.load()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -58,7 +60,11 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     chosen = {**LOCAL_SETTINGS, **(settings or {})}
     chosen["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile=file:{quiet}"
     conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
+    interrupt = signal.getsignal(signal.SIGINT)
     SparkContext(conf=conf, gateway=_quiet_gateway(conf))
+    if threading.current_thread() is threading.main_thread():
+        # Spark takes Ctrl-C for itself; whoever handles it here ends in better order.
+        signal.signal(signal.SIGINT, interrupt)
     return SparkSession.builder.getOrCreate()
 
 
