@@ -203,7 +203,7 @@ def test_the_store_knows_the_phases_and_schemas(spark: SparkSession, database: s
     execute(database, "CREATE TABLE t (id int)", "CREATE PUBLICATION p FOR TABLE t")
     store = MemoryStore()
     Pipeline(PostgresSource(database, publication="p"), MemoryDestination(), store, spark=spark).run()
-    assert [schema.columns[0].name for schema in store.get_table_schemas()] == ["id"]
+    assert [found.schema.columns[0].name for found in store.get_table_schemas()] == ["id"]
     assert list(store.get_table_replication_states().values()) == [FinishedCopy()]
 
 
