@@ -23,10 +23,10 @@ KILLS = (
     "copy.after_finished=kill:2",
     "catchup.before=kill:2",
     "catchup.after=kill:2",
-    "events.before_write=kill:3",
-    "events.after_write=kill:3",
-    "progress.before_record=kill:3",
-    "progress.after_record=kill:3",
+    "events.before_write=kill:2",
+    "events.after_write=kill:2",
+    "progress.before_record=kill:2",
+    "progress.after_record=kill:2",
 )
 """The copy's first: every driver must have something left to copy when it comes to its place."""
 

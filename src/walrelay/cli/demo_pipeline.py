@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,12 @@ PATIENCE_SECONDS = 20.0
 HOPELESS_SECONDS = 30.0
 """A table that failed may come back; not after this."""
 _PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
+_FOLLOWER = """
+from walrelay.cli.demo_pipeline import die_with
+die_with({parent})
+from walrelay.cli import main
+main()
+"""
 
 
 class PipelineEndedError(WalrelayError):
@@ -64,11 +68,11 @@ class PipelineProcess:
         """In a session of its own: Ctrl-C is for the demo, which then ends it."""
         places = {"TMPDIR": str(self._temporary), "SPARK_LOCAL_DIRS": str(self._temporary)}
         self._child = subprocess.Popen(
-            [sys.executable, "-c", "from walrelay.cli import main; main()", *self.arguments],
+            # It ties itself to us: code run here between fork and exec could swallow the Ctrl-C that comes meanwhile.
+            [sys.executable, "-c", _FOLLOWER.format(parent=os.getpid()), *self.arguments],
             stdin=subprocess.DEVNULL,
             env={**os.environ, **places},
             start_new_session=True,
-            preexec_fn=partial(_die_with, os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
         )
 
     def status(self) -> StatusReport | None:
@@ -136,9 +140,10 @@ class PipelineProcess:
         return code
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """In the child, before it becomes the command: ask the kernel for SIGTERM when the demo ends, however it does."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
     if os.getppid() != parent:
         os._exit(1)
 
