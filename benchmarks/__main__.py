@@ -1,4 +1,4 @@
-"""`python -m benchmarks copy | memory | changes | pipeline | fuzz | soak | all`."""
+"""`python -m benchmarks copy | memory | changes | pipeline | tables | steady | fuzz | soak | all`."""
 
 from __future__ import annotations
 
@@ -108,6 +108,32 @@ def pipeline_command(
     from benchmarks.pipeline_speed import measure_pipeline, show_pipeline
 
     show_pipeline(*measure_pipeline(rows, repeat, rate, seconds, console), console)
+
+
+@app.command("tables")
+def tables_command(
+    counts: Annotated[list[int] | None, typer.Option("--tables", min=1, help="How many; may be repeated.")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="How long the idle pipeline is watched.")] = 30,
+) -> None:
+    """Start pipelines with many small tables; then watch what they take when nothing happens."""
+    from benchmarks.pipeline_tables import measure_crowds, show_crowds
+
+    show_crowds(measure_crowds(counts or [1, 50, 500], seconds, console), console)
+
+
+@app.command("steady")
+def steady_command(
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long.")] = 15, output: Output = RESULTS
+) -> None:
+    """Let a pipeline run at half of its maximal rate: lag, memory and files must not grow."""
+    from benchmarks.machine import write_result
+    from benchmarks.pipeline_steady import measure_steady, plot_steady, show_steady, steady_as_json
+
+    steady = measure_steady(minutes, console)
+    show_steady(steady, console)
+    console.print(f"wrote {write_result(output, 'steady', steady_as_json(steady))}")
+    plot_steady(steady, output / "steady.png")
+    console.print(f"wrote {output / 'steady.png'}")
 
 
 @app.command("fuzz")

@@ -12,11 +12,8 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,14 +24,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from benchmarks.change_speed import _pg_recvlogical
+from benchmarks.pipeline_run import has_applied, running, status_of, wait_until
 from benchmarks.tables import make_bench_table
-from walrelay.destinations.duckdb import DuckDBDestination
-from walrelay.model.lsn import Lsn
 from walrelay.pipeline import Pipeline
 from walrelay.postgres.slot import flushed_lsn
-from walrelay.postgres.source import PostgresSource
-from walrelay.spark.session import spark_session
-from walrelay.stores.sqlite import SqliteStore
 from walrelay.testing.postgres import EmbeddedPostgres
 
 GOALS = {"inserts": 0.85, "mixed": 0.7}
@@ -87,39 +80,27 @@ def measure_pipeline(
     drains = [Drain("inserts"), Drain("mixed")]
     names = [f"{drain.kind}_{number}" for drain in drains for number in range(repeat + 1)]
     settings = {"max_replication_slots": "64", "max_wal_senders": "64", "max_wal_size": "16GB"}
-    with EmbeddedPostgres(settings=settings) as server, tempfile.TemporaryDirectory() as directory:
+    with EmbeddedPostgres(settings=settings) as server:
         make_bench_table(server.url, rows)
         with psycopg.connect(server.url, autocommit=True, row_factory=psycopg.rows.namedtuple_row) as connection:
             for name in names:
                 connection.execute(f"CREATE TABLE {name} (LIKE bench INCLUDING ALL)")
             connection.execute("CREATE TABLE ticks (id bigserial PRIMARY KEY, at timestamptz DEFAULT now())")
             connection.execute(f"CREATE PUBLICATION backlog FOR TABLE {', '.join(names)}, ticks")
-            with console.status("starting the pipeline"), running(server, Path(directory)) as pipeline:
+            with running(server.url, "backlog") as (pipeline, directory):
+                _warm_up(connection, pipeline)
                 for drain in drains:
                     for number in range(repeat + 1):
                         _one_round(server, connection, pipeline, drain, number, rows, console)
-                latency = _latency(connection, server.url, Path(directory) / "out.duckdb", rate, seconds, console)
+                latency = _latency(connection, server.url, directory / "out.duckdb", rate, seconds, console)
     return drains, latency
 
 
-@contextmanager
-def running(server: EmbeddedPostgres, directory: Path) -> Iterator[Pipeline]:
-    pipeline = Pipeline(
-        PostgresSource(server.url, publication="backlog"),
-        DuckDBDestination(directory / "out.duckdb"),
-        SqliteStore(directory / "state.sqlite", "bench"),
-        mode="both",
-        spark=spark_session(),
-        log=directory / "log",
-        slot="bench",
-    )
-    pipeline.start()
-    try:
-        _until(pipeline, lambda: all(table.phase == "ready" for table in _status(pipeline).tables))
-        yield pipeline
-    finally:
-        pipeline.shutdown()
-        pipeline.wait()
+def _warm_up(connection: psycopg.Connection[Any], pipeline: Pipeline) -> None:
+    """Spark's first batch comes late."""
+    connection.execute("INSERT INTO ticks DEFAULT VALUES")
+    end = flushed_lsn(connection)
+    wait_until(pipeline, lambda: has_applied(pipeline, end))
 
 
 def _one_round(
@@ -135,44 +116,25 @@ def _one_round(
     statement, last = (INSERTS, rows // 1000 - 1) if drain.kind == "inserts" else (MIXED, rows // 1000 - 1)
     with console.status(f"{drain.kind}, round {number}: making the backlog"):
         connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
-        capture = _status(pipeline).capture
+        capture = status_of(pipeline).capture
         assert capture is not None
         os.kill(capture.pid, signal.SIGSTOP)
         connection.execute(statement % {"last": last, "table": table})
         connection.execute("CHECKPOINT")
         end = flushed_lsn(connection)
     with console.status(f"{drain.kind}, round {number}: draining into DuckDB"):
-        before = _status(pipeline).changes
+        before = status_of(pipeline).changes
         begun = time.monotonic()
         os.kill(capture.pid, signal.SIGCONT)
-        _until(pipeline, lambda: _applied(pipeline, end))
+        wait_until(pipeline, lambda: has_applied(pipeline, end))
         ours = time.monotonic() - begun
-        drain.changes = _status(pipeline).changes - before
+        drain.changes = status_of(pipeline).changes - before
     with console.status(f"{drain.kind}, round {number}: pg_recvlogical"):
         theirs, _ = _pg_recvlogical(server, slot, str(end))
         connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
     if number:
         drain.ours.append(ours)
         drain.theirs.append(theirs)
-
-
-def _applied(pipeline: Pipeline, end: Lsn) -> bool:
-    status = _status(pipeline)
-    capture = status.capture
-    assert status.position is not None and status.log_end is not None and capture is not None
-    # What comes after the last change of ours, up to `end`, is nothing: the log's head says so.
-    return status.position >= status.log_end and pipeline._live is not None and pipeline._live.head() >= end
-
-
-def _status(pipeline: Pipeline) -> Any:
-    while (status := pipeline.status()) is None:
-        pipeline.wait(0.01)
-    return status
-
-
-def _until(pipeline: Pipeline, condition: Callable[[], bool]) -> None:
-    while not condition():
-        assert pipeline.wait(0.005) is None, "the pipeline ended"
 
 
 def _latency(

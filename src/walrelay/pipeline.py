@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["copy", "changes", "both"]
 POLL_SECONDS = 0.05
+RETAIN_AGE = timedelta(days=7)
+"""How long a pipeline's log keeps what the destination has: enough to replay into last week's backup of it."""
 
 
 class Pipeline:
@@ -198,7 +200,7 @@ class Pipeline:
             self.source,
             slot=self.slot,
             log=location,
-            settings=self.capture.model_copy(update={"ack": ack}),
+            settings=self.capture.model_copy(update={"ack": ack, "retain_age": self.capture.retain_age or RETAIN_AGE}),
             notify=self._listener.notice,
         )
 

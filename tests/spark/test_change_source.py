@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -11,8 +14,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader
+from walrelay.model.names import TableName
 from walrelay.postgres.source import PostgresSource
 
 pytestmark = pytest.mark.spark
@@ -141,6 +146,39 @@ def test_any_range_can_be_read_again(spark: SparkSession, source: Source) -> Non
     frame = reader.option("from", str(low)).option("to", str(high)).load()
     assert [row.id for row in frame.select("row.id").collect()] == [2]
     assert [row.id for row in frame.select("row.id").collect()] == [2]
+
+
+def test_a_batch_as_a_dataframe_has_each_table_from_its_own_position(spark: SparkSession, source: Source) -> None:
+    """And, of one that catches up, only what its snapshot did not see."""
+    source.change("INSERT INTO other VALUES (1)", "INSERT INTO orders VALUES (1)")
+    middle = LogReader(source.log).end()
+    source.change("INSERT INTO other VALUES (2)", "INSERT INTO orders VALUES (2)")
+    log = LogReader(source.log)
+    first, later = (change.xid for change in log.changes() if str(change.table) == "public.other")
+    orders, other = (log.table(TableName("public", name)).schema.id for name in ("orders", "other"))
+
+    def seen(*ranges: TableRange) -> list[tuple[str, str]]:
+        batch = EventBatch(log, log.start(), log.end(), ranges, location=str(source.log), spark=spark)
+        frame = batch.dataframe().orderBy("commit_lsn")
+        plain = [(str(change.table), str((change.row or {})["id"])) for change in batch.changes()]
+        assert [(row.table, str(json.loads(row.row)["id"])) for row in frame.collect()] == plain
+        return plain
+
+    snapshot = f"{first + 1}:{later}:"
+    assert seen(TableRange(orders, middle)) == [("public.orders", "2")]
+    assert seen(TableRange(other, log.start(), unseen_by=snapshot)) == [("public.other", "2")]
+    assert seen(TableRange(orders, log.start()), TableRange(other, middle)) == [
+        ("public.orders", "1"),
+        ("public.other", "2"),
+        ("public.orders", "2"),
+    ]
+
+
+def test_asking_how_far_the_log_is_needs_no_decoder() -> None:
+    """Spark starts a process for it, for every query: it should not take seconds."""
+    loaded = "import sys, walrelay.spark.datasource; print(*(name for name in sys.modules))"
+    found = subprocess.run([sys.executable, "-c", loaded], check=True, capture_output=True, text=True).stdout.split()
+    assert not {"numba", "pydantic", "psycopg", "pandas", "walrelay.decode.base"} & set(found)
 
 
 @pytest.mark.parametrize(

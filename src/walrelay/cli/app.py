@@ -89,6 +89,10 @@ def replicate(
         str | None,
         typer.Option(help="log or destination: what Postgres may forget. [default: destination, log on s3://…]"),
     ] = None,
+    retain_age: Annotated[
+        float | None,
+        typer.Option(help="Seconds for which the log keeps what the destination has. [default: 604800, a week]"),
+    ] = None,
     special_values: Annotated[
         str | None,
         typer.Option(help="null, clamp or error: values the destination cannot hold. [default: null]"),
@@ -131,7 +135,7 @@ def replicate(
             log=log,
             slot=slot,
             until=_until(until),
-            capture=capture_settings(ack=ack),
+            capture=capture_settings(ack=ack, retain_age=retain_age),
         )
         raise typer.Exit(
             run_live(

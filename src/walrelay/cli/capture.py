@@ -80,7 +80,7 @@ def capture_command(
         nonlocal stopped
         stopped = True
 
-    with graceful_stop(stop):
+    with graceful_stop(stop, console.print):
         process.start()
         _watch(process, console, lambda: stopped)
         process.stop()

@@ -56,7 +56,7 @@ class PlainLines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may come in the middle of a line
 
     def run_started(self, tables: dict[TableName, int]) -> None: ...
 
@@ -140,7 +140,7 @@ class Board:
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may come in the middle of a line
         self._tables: dict[TableName, Progress] = {}
         self._begun = clock()
         self._ended: list[TableName] = []

@@ -66,7 +66,7 @@ def run_live(
                 capture=task.capture,
             )
             listener.watch(pipeline)
-            with graceful_stop(pipeline.shutdown):
+            with graceful_stop(pipeline.shutdown, listener.notice):
                 summary = pipeline.run(task.until)
     except CopyFailedError as error:
         if error.summary is None:
@@ -85,14 +85,14 @@ def run_live(
 
 
 @contextmanager
-def graceful_stop(stop: Callable[[], None]) -> Iterator[None]:
+def graceful_stop(stop: Callable[[], None], say: Callable[[str], None]) -> Iterator[None]:
     """The first SIGINT or SIGTERM asks for an end, the second one ends."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def asked(number: int, _frame: object) -> None:
         for each, handler in before.items():
             signal.signal(each, handler)
-        stderr_console().print("stopping; once more to stop at once")
+        say("stopping; once more to stop at once")
         stop()
 
     for number in before:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -118,13 +119,15 @@ class EventBatch:
             return
         ranges = {one.table: one for one in self.ranges}
         for segment in self.log.segments(self.after, self.to, set(ranges)):
-            yield [_chosen(batches, ranges) for batches in segment]
+            yield [chosen(batches, ranges) for batches in segment]
 
     def dataframe(self, table: str | None = None) -> DataFrame:
-        """The changes as a Spark DataFrame, typed when `table` names one."""
+        """The batch's changes as a Spark DataFrame, read in parallel; typed when `table` names one."""
         assert self.spark is not None, "this destination was given no Spark session"
         reader = self.spark.read.format("walrelay").option("log", self.location)
         reader = reader.option("from", str(self.after)).option("to", str(self.to))
+        if self.ranges is not None:
+            reader = reader.option("ranges", ranges_to_json(self.ranges))
         return (reader.option("table", table) if table is not None else reader).load()
 
 
@@ -142,8 +145,17 @@ def merged_lines(segment: list[Iterator[TableBatch]], special_values: SpecialVal
         yield line
 
 
-def _chosen(batches: Iterator[TableBatch], ranges: dict[TableId, TableRange]) -> Iterator[TableBatch]:
-    """Without what the table's own range leaves out."""
+def ranges_to_json(ranges: tuple[TableRange, ...]) -> str:
+    return json.dumps([asdict(one) for one in ranges])
+
+
+def ranges_from_json(text: str) -> dict[TableId, TableRange]:
+    found = (TableRange(one["table"], Lsn(one["after"]), one["unseen_by"]) for one in json.loads(text))
+    return {one.table: one for one in found}
+
+
+def chosen(batches: Iterable[TableBatch], ranges: Mapping[TableId, TableRange]) -> Iterator[TableBatch]:
+    """Only what belongs to each table's range."""
     for one in batches:
         range_ = ranges[one.version.schema.id]
         keep = pc.greater(one.batch.column("end_lsn"), int(range_.after))

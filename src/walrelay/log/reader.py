@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,16 +13,13 @@ import pyarrow.parquet as pq
 
 from walrelay.decode.changes import change_schema
 from walrelay.decode.plain_rows import plain_rows
-from walrelay.errors import TableMissingError
-from walrelay.log.failures import LogDamagedError, LogNotFoundError, named
-from walrelay.log.identity import Lineage, read_lineage
-from walrelay.log.manifest import DataFile, Entry, Manifest
-from walrelay.log.schemas import read_version, read_versions
-from walrelay.log.storage import Storage, open_storage
-from walrelay.log.writer import read_head
+from walrelay.log.failures import LogDamagedError, named
+from walrelay.log.manifest import DataFile, Entry
+from walrelay.log.storage import Storage
+from walrelay.log.view import LogView
 from walrelay.model.changes import Change
 from walrelay.model.lsn import Lsn
-from walrelay.model.names import TableId, TableName
+from walrelay.model.names import TableId
 from walrelay.model.schema import SchemaVersion, TableSchema
 
 READ_ROWS: Final = 8_192
@@ -52,68 +48,8 @@ class TableBatch:
             yield Change(table=name, **fields)
 
 
-class LogReader:
+class LogReader(LogView):
     """A log, seen by somebody who only reads. Sees whole transactions, and never half of a segment."""
-
-    def __init__(self, log: str | Path | Storage) -> None:
-        self.storage: Storage = open_storage(log) if isinstance(log, str | Path) else log
-        self._manifest = Manifest(self.storage)
-        self._versions: dict[tuple[TableId, int], SchemaVersion] = {}
-
-    def lineage(self) -> Lineage:
-        """Where the log comes from. Raises when there is no log."""
-        lineage = read_lineage(self.storage)
-        if lineage is None:
-            raise LogNotFoundError(f"there is no change log at {self.storage.location('')}")
-        return lineage
-
-    def start(self) -> Lsn:
-        """Changes after this are there."""
-        entries = self._manifest.entries()
-        return entries[0].start_lsn if entries else self.lineage().created_lsn
-
-    def end(self) -> Lsn:
-        """The end of the last transaction that can be read."""
-        entries = self._manifest.entries()
-        return entries[-1].end_lsn if entries else self.lineage().created_lsn
-
-    def head(self) -> Lsn:
-        """Up to here the log holds all there is: its end, or later, when the source was idle."""
-        return max(self.end(), read_head(self.storage) or Lsn(0))
-
-    def entries(self, after: Lsn | None = None, to: Lsn | None = None) -> list[Entry]:
-        """The segments with changes after `after` and up to `to`."""
-        lineage = self.lineage()
-        return self._manifest.between(
-            after if after is not None else max(self.start(), lineage.created_lsn), to if to is not None else self.end()
-        )
-
-    def tables(self) -> dict[TableName, SchemaVersion]:
-        """Every table the log knows, in its latest shape."""
-        latest: dict[TableId, SchemaVersion] = {}
-        head = self.head()
-        for version, _ in read_versions(self.storage):
-            if version.from_lsn < head:
-                latest[version.schema.id] = version
-        return {version.schema.name: version for version in latest.values()}
-
-    def table(self, name: TableName) -> SchemaVersion:
-        found = self.tables().get(name)
-        if found is None:
-            raise TableMissingError(
-                f"the log knows no table {name}",
-                hint="A table is known from its first change on. Check the name (schema.table).",
-            )
-        return found
-
-    def version(self, table: TableId, version: int) -> SchemaVersion:
-        key = (table, version)
-        if key not in self._versions:
-            try:
-                self._versions[key] = read_version(self.storage, table, version)
-            except FileNotFoundError as error:
-                raise LogDamagedError(f"the log lacks version {version} of table {table}") from error
-        return self._versions[key]
 
     def batches(
         self, after: Lsn | None = None, to: Lsn | None = None, tables: set[TableId] | None = None

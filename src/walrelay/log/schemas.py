@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from walrelay.log.failures import LogDamagedError
 from walrelay.log.storage import Storage
@@ -14,7 +14,9 @@ from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import PgType, SchemaVersion, TableSchema
 from walrelay.model.schema_json import version_from_json, version_to_json
-from walrelay.wire.pgoutput import Relation
+
+if TYPE_CHECKING:
+    from walrelay.wire.pgoutput import Relation
 
 SCHEMAS: Final = "schemas"
 

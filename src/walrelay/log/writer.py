@@ -15,19 +15,18 @@ import pyarrow.compute as pc
 from walrelay.config.settings import CaptureSettings
 from walrelay.decode.changes import ChangeDecoder, SeenMessage, TableChanges
 from walrelay.failpoints import hit
-from walrelay.log.failures import LogDamagedError
 from walrelay.log.lease import Lease
 from walrelay.log.manifest import FIRST_SEQUENCE, Entry, Manifest
 from walrelay.log.schemas import SchemaLibrary
 from walrelay.log.segment import Segment
 from walrelay.log.spill import OpenTransaction
 from walrelay.log.storage import Storage
+from walrelay.log.view import HEAD, read_head
 from walrelay.model.lsn import Lsn
 from walrelay.model.schema import SchemaVersion, TableSchema
 from walrelay.wire.pgoutput import MessageWalker, Relation, part_state
 from walrelay.wire.replication import COMMIT_TIME, END_LSN, Transaction, WholeTransactions
 
-HEAD = "head.json"
 HEAD_AGE = timedelta(seconds=1)
 """How often at most the head moves for transactions without content."""
 HEARTBEAT = "walrelay.heartbeat"
@@ -40,16 +39,6 @@ class LargeTransaction:
 
     transaction: Transaction
     content: OpenTransaction
-
-
-def read_head(storage: Storage) -> Lsn | None:
-    """Up to where the log is known to hold everything, apart from its entries; None when it never said."""
-    try:
-        return Lsn.parse(json.loads(storage.read(HEAD))["lsn"])
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise LogDamagedError(f"{storage.location(HEAD)} is damaged") from error
 
 
 class LogWriter:

@@ -2,32 +2,30 @@
 
 One row per change: position, table, kind, and the row before and after, as JSON text, or as typed structs when the
 option `table` names one. `spark.read` with the same options gives the log so far.
+
+Decoders are loaded where rows are read: Spark starts a process only to ask how far the log is, and it should not wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from walrelay.decode.base import SPARK, TEXT, Tally, Target
-from walrelay.decode.json_text import json_objects
-from walrelay.decode.retarget import retarget_struct
-from walrelay.decode.table import arrow_schema, spark_struct
 from walrelay.errors import ConfigError
-from walrelay.log.failures import LogSchemaChangedError
-from walrelay.log.reader import LogReader, TableBatch
+from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
-from walrelay.model.schema import SchemaVersion, TableSchema
+from walrelay.model.schema import SchemaVersion
 from walrelay.model.special import SpecialValues
 from walrelay.spark.failures import as_text
 
-OWN_OPTIONS = ("log", "table", "from", "to", "special_values", "partition_bytes")
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OWN_OPTIONS = ("log", "table", "from", "to", "ranges", "special_values", "partition_bytes")
 PARTITION_BYTES = 64 * 1024 * 1024
 """Of data files one Spark task reads; a segment is never split."""
 _POSITION = "commit_lsn BIGINT, end_lsn BIGINT, ordinal BIGINT, xid BIGINT, commit_time TIMESTAMP, table STRING"
@@ -41,6 +39,8 @@ class LogOptions:
     table: TableName | None
     start: str
     to: Lsn | None
+    ranges: str | None
+    """From where on each table belongs to an `EventBatch`, as its `dataframe` says it."""
     special_values: SpecialValues
     partition_bytes: int
 
@@ -67,9 +67,9 @@ class LogOptions:
             raise ConfigError(
                 f"an option is wrong: {error}", hint="from: earliest, latest or an LSN; table: schema.table."
             ) from error
-        return cls(given["log"], table, start, to, policy, size)
+        return cls(given["log"], table, start, to, given.get("ranges"), policy, size)
 
-    def start_lsn(self, reader: LogReader) -> Lsn:
+    def start_lsn(self, reader: LogView) -> Lsn:
         match self.start:
             case "earliest":
                 return reader.start()
@@ -83,7 +83,9 @@ def change_ddl(options: LogOptions) -> str:
     """The columns of the stream, as Spark DDL."""
     image = "STRING"
     if options.table is not None:
-        image = spark_struct(LogReader(options.log).table(options.table).schema)
+        from walrelay.decode.table import spark_struct
+
+        image = spark_struct(LogView(options.log).table(options.table).schema)
     return (
         f"{_POSITION}, op STRING, schema_version INT, row {image}, old {image}, old_kind STRING,"
         " unchanged ARRAY<STRING>"
@@ -104,16 +106,16 @@ class _Changes:
     def __init__(self, options: LogOptions) -> None:
         self._options = options
         self._version: SchemaVersion | None = None
-        self._opened: LogReader | None = None
+        self._opened: LogView | None = None
         if options.table is not None:
-            self._version = LogReader(options.log).table(options.table)
+            self._version = LogView(options.log).table(options.table)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
 
-    def _log(self) -> LogReader:
+    def _log(self) -> LogView:
         if self._opened is None:
-            self._opened = LogReader(self._options.log)
+            self._opened = LogView(self._options.log)
         return self._opened
 
     def _plan(self, after: Lsn, to: Lsn) -> list[InputPartition]:
@@ -136,11 +138,20 @@ class _Changes:
         return found
 
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from walrelay.destinations.events import chosen, ranges_from_json
+        from walrelay.log.reader import LogReader
+        from walrelay.spark.change_rows import typed, untyped
+
         assert isinstance(partition, RangePartition)
-        tables = None if self._version is None else {self._version.schema.id}
-        policy = self._options.special_values
-        for one in self._log().batches(Lsn(partition.after), Lsn(partition.to), tables):
-            yield typed(one, self._version.schema, policy) if self._version else untyped(one, policy)
+        options, version = self._options, self._version
+        tables = None if version is None else {version.schema.id}
+        ranges = None if options.ranges is None else ranges_from_json(options.ranges)
+        if ranges is not None:
+            tables = ranges.keys() & (tables or ranges.keys())
+        batches = LogReader(options.log).batches(Lsn(partition.after), Lsn(partition.to), tables)
+        for one in batches if ranges is None else chosen(batches, ranges):
+            policy = options.special_values
+            yield typed(one, version.schema, policy) if version else untyped(one, policy)
 
 
 class ChangeStreamReader(_Changes, DataSourceStreamReader):
@@ -177,61 +188,3 @@ class ChangeReader(_Changes, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with as_text():
             yield from self._read(partition)
-
-
-def typed(one: TableBatch, declared: TableSchema, policy: SpecialValues) -> pa.RecordBatch:
-    """Changes with their rows as structs of the declared columns, whatever shape the table had at the time."""
-    wanted = pa.struct(list(arrow_schema(declared, SPARK)))
-    images = (_image(one, name, SPARK, policy) for name in ("row", "old"))
-    return _assembled(one, *(_aligned(image, wanted, declared) for image in images))
-
-
-def untyped(one: TableBatch, policy: SpecialValues) -> pa.RecordBatch:
-    """Changes with their rows as JSON text."""
-    return _assembled(one, *(json_objects_or_null(_image(one, name, TEXT, policy)) for name in ("row", "old")))
-
-
-def json_objects_or_null(image: pa.StructArray) -> pa.Array:
-    """JSON text, and NULL (not the word) where there is no row."""
-    if image.null_count == len(image):
-        return pa.nulls(len(image), pa.string())
-    text = json_objects(image)
-    return pc.if_else(image.is_valid(), text, None) if image.null_count else text
-
-
-def _image(one: TableBatch, name: str, target: Target, policy: SpecialValues) -> pa.StructArray:
-    return retarget_struct(one.batch.column(name), one.version.schema, Tally(target, policy))
-
-
-def _assembled(one: TableBatch, row: pa.Array, old: pa.Array) -> pa.RecordBatch:
-    batch = one.batch
-    names = ["commit_lsn", "end_lsn", "ordinal", "xid", "commit_time"]
-    columns = [batch.column(name) for name in names]
-    columns.append(pa.repeat(str(one.version.schema.name), batch.num_rows))
-    columns += [batch.column("op"), batch.column("schema_version"), row, old]
-    columns += [batch.column("old_kind"), batch.column("unchanged")]
-    names += ["table", "op", "schema_version", "row", "old", "old_kind", "unchanged"]
-    return pa.RecordBatch.from_arrays(columns, names)
-
-
-def _aligned(image: pa.StructArray, wanted: pa.StructType, declared: TableSchema) -> pa.StructArray:
-    """By name: a column that was not there yet, or is no more, is NULL; one of another type is converted exactly."""
-    if image.type == wanted or wanted.num_fields == 0:
-        return image
-    here = {image.type.field(place).name: place for place in range(image.type.num_fields)}
-    flat = image.flatten()
-    columns = []
-    for place in range(wanted.num_fields):
-        want = wanted.field(place)
-        if want.name not in here:
-            columns.append(pa.nulls(len(image), want.type))
-            continue
-        try:
-            columns.append(flat[here[want.name]].cast(want.type))
-        except pa.ArrowException as error:
-            raise LogSchemaChangedError(
-                f"column {want.name} of {declared.name} had another type then, which cannot be converted",
-                context={"table": str(declared.name), "column": want.name},
-            ) from error
-    mask = image.is_null() if image.null_count else None
-    return pa.StructArray.from_arrays(columns, fields=list(wanted), mask=mask)

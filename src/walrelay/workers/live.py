@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from walrelay.stores.base import PipelineLock, PipelineStore
 from walrelay.workers.apply import ApplyWorker
 from walrelay.workers.board import TableBoard
 from walrelay.workers.capture_process import CaptureProcess
+from walrelay.workers.progress import CopyProgress
 from walrelay.workers.report import Listener, TableReport
 from walrelay.workers.table_sync import CopyRun, copy_once
 
@@ -96,9 +98,12 @@ class LiveRun:
 
     def __init__(self, parts: LiveParts) -> None:
         self._parts = parts
+        self._id = uuid.uuid4().hex[:8]
         self._attempts: dict[TableId, int] = {}
         self._jobs: dict[TableId, Future[None]] = {}
         self._published: dict[TableId, PublishedTable] = {}
+        self._bytes: dict[TableId, int] = {}
+        self._progress: CopyProgress | None = None
         self._discovered_at = 0.0
         self.reports: list[TableReport] = []
         self._pool = ThreadPoolExecutor(parts.settings.max_tables, thread_name_prefix="walrelay-sync")
@@ -150,6 +155,7 @@ class LiveRun:
                     return
         finally:
             parts.stopping.set()
+            self._show_progress(False)
             query.stop()
             if self._jobs and any(not job.done() for job in self._jobs.values()):
                 parts.spark.sparkContext.cancelAllJobs()
@@ -232,6 +238,7 @@ class LiveRun:
         board.names.update({one.id: one.name for one in found.values()})
         if fresh:
             parts.listener.run_started({found[table].name: sizes[table].rows_estimate for table in fresh})
+            self._bytes.update({table: sizes[table].bytes for table in fresh})
             parts.store.update_table_replication_states({table: Init() for table in fresh if table not in known})
             for table in fresh:
                 if parts.store.get_table_mapping(table) is None:
@@ -296,13 +303,26 @@ class LiveRun:
         board = self._board
         if board is None:
             return
-        for table, phase in board.phases().items():
+        # The largest first, so that the cores do not wait for a late giant.
+        for table, phase in sorted(board.phases().items(), key=lambda item: -self._bytes.get(item[0], 0)):
             job = self._jobs.get(table)
             idle = job is None or job.done()
             if job is not None and job.done():
+                del self._jobs[table]
                 job.result()  # what has no name of ours is a bug, and must not be tried for ever
             if idle and table in self._published and not isinstance(phase, Ready | SyncDone | Errored):
                 self._jobs[table] = self._pool.submit(self._sync, board, self._published[table])
+        self._show_progress(bool(self._jobs))
+
+    def _show_progress(self, copying: bool) -> None:
+        """Tell how far copies are, while there are any: each look is a question to the source."""
+        parts, board = self._parts, self._board
+        if copying and self._progress is None and board is not None:
+            self._progress = CopyProgress(parts.source, self._id, board.names, parts.listener)
+            self._progress.start()
+        elif not copying and self._progress is not None:
+            self._progress.stop()
+            self._progress = None
 
     def _sync(self, board: TableBoard, table: PublishedTable) -> None:
         """Copy, catch up from the log, hand over. A failure is this table's alone."""
@@ -359,7 +379,7 @@ class LiveRun:
     def _copy_run(self) -> CopyRun:
         parts = self._parts
         return CopyRun(
-            id=f"{parts.id}-live",
+            id=self._id,
             source=parts.source,
             destination=parts.destination,
             store=parts.store,

@@ -40,12 +40,19 @@ class CopyProgress:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="walrelay-progress", daemon=True)
 
-    def __enter__(self) -> CopyProgress:
+    def start(self) -> None:
         self._thread.start()
+
+    def stop(self) -> None:
+        """Without waiting for the last look."""
+        self._stop.set()
+
+    def __enter__(self) -> CopyProgress:
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
+        self.stop()
         self._thread.join(timeout=5)
 
     def _watch(self) -> None:
@@ -60,5 +67,6 @@ class CopyProgress:
                     for row in look.execute(_QUESTION, (self._pattern,)).fetchall():
                         seen[row.task][row.pid] = row.rows
                         table = int(row.task.split()[-2])
-                        self._listener.table_progress(self._tables[table], sum(seen[row.task].values()))
+                        if not self._stop.is_set():
+                            self._listener.table_progress(self._tables[table], sum(seen[row.task].values()))
             self._stop.wait(1)

@@ -1,0 +1,191 @@
+"""A pipeline at half of its maximal rate for a long while: lag, memory and files must not grow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import psycopg
+from rich.console import Console
+
+from benchmarks.pipeline_run import running, status_of
+from benchmarks.sampling import roles_below
+from walrelay.config.settings import capture_settings
+from walrelay.pipeline import Pipeline
+from walrelay.testing.postgres import EmbeddedPostgres
+
+ROWS = 200_000
+WARM_SECONDS, FULL_SECONDS = 10.0, 30.0
+SAMPLE_SECONDS = 5.0
+RETAIN_SECONDS = 60
+TABLE = """
+CREATE TABLE steady (id bigint PRIMARY KEY, account int, amount numeric(12, 2), note text, at timestamptz);
+INSERT INTO steady SELECT g, g % 1000, g * 0.01, 'note ' || md5(g::text), now() FROM generate_series(1, %(rows)s) g;
+CREATE PUBLICATION steady FOR TABLE steady;
+"""
+
+
+@dataclass
+class Steady:
+    """What was seen, every few seconds."""
+
+    maximal_rate: float
+    """Changes a second that came through while the writer did what it could."""
+    rate: float
+    samples: list[dict[str, float]] = field(default_factory=list)
+
+    def growth(self, name: str) -> float:
+        """By which factor the last third differs from the first."""
+        values = np.array([sample[name] for sample in self.samples])
+        third = max(1, len(values) // 3)
+        first = float(np.median(values[:third]))
+        return float(np.median(values[-third:])) / first if first else 1.0
+
+
+def measure_steady(minutes: float, console: Console) -> Steady:
+    settings = capture_settings(retain_age=RETAIN_SECONDS)
+    with EmbeddedPostgres() as server:
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute(TABLE % {"rows": ROWS})  # type: ignore[arg-type]
+        with running(server.url, "steady", settings) as (pipeline, directory):
+            with console.status("finding the maximal rate"), _writer(server.url, 1e9):
+                time.sleep(WARM_SECONDS)
+                before, begun = status_of(pipeline).changes, time.monotonic()
+                time.sleep(FULL_SECONDS)
+                maximal = (status_of(pipeline).changes - before) / (time.monotonic() - begun)
+            _wait_for_no_lag(pipeline)
+            steady = Steady(maximal, maximal / 2)
+            with (
+                console.status(f"{steady.rate:,.0f} changes/s for {minutes:.0f} minutes"),
+                _writer(server.url, steady.rate),
+            ):
+                time.sleep(WARM_SECONDS)
+                _watch(pipeline, directory, server.pid, minutes * 60, steady)
+    return steady
+
+
+@contextmanager
+def _writer(url: str, rate: float) -> Iterator[None]:
+    child = subprocess.Popen([sys.executable, "-m", "benchmarks.steady_writer", url, str(rate), str(ROWS)])
+    try:
+        yield
+        assert child.poll() is None, "the writer ended"
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def _wait_for_no_lag(pipeline: Pipeline) -> None:
+    while status_of(pipeline).lag_seconds:
+        time.sleep(0.1)
+
+
+def _watch(pipeline: Pipeline, directory: Path, server: int, seconds: float, steady: Steady) -> None:
+    begun, before = time.monotonic(), status_of(pipeline).changes
+    then = begun
+    while (now := time.monotonic()) - begun < seconds:
+        time.sleep(max(0.0, then + SAMPLE_SECONDS - now))
+        now = time.monotonic()
+        lags = []
+        for _ in range(5):
+            lags.append(status_of(pipeline).lag_seconds)
+            time.sleep(0.05)
+        status = status_of(pipeline)
+        sample = {"at": now - begun, "rate": (status.changes - before) / (now - then), "lag": max(lags)}
+        sample |= {f"memory_{role}": size for role, size in _memory(server).items()}
+        sample["memory"] = sum(size for name, size in sample.items() if name.startswith("memory_"))
+        files = [path for path in (directory / "log").rglob("*") if path.is_file()]
+        sample["log_files"] = len(files)
+        sample["log_bytes"] = sum(_size(path) for path in files)
+        sample["duckdb_bytes"] = _size(directory / "out.duckdb")
+        sample["wal_bytes"] = float((status.capture.retained_wal_bytes or 0) if status.capture else 0)
+        steady.samples.append(sample)
+        before, then = status.changes, now
+
+
+def _memory(server: int) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for process, role in roles_below(os.getpid(), server):
+        try:
+            found[role.value] = found.get(role.value, 0.0) + process.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def steady_as_json(steady: Steady) -> dict[str, Any]:
+    return json.loads(json.dumps(asdict(steady), default=float))  # type: ignore[no-any-return]
+
+
+def show_steady(steady: Steady, console: Console) -> None:
+    seconds = steady.samples[-1]["at"]
+    lags = np.array([sample["lag"] for sample in steady.samples])
+    console.print(
+        f"maximal {steady.maximal_rate:,.0f} changes/s, with the writer on the same machine;"
+        f" then {np.mean([sample['rate'] for sample in steady.samples]):,.0f} for {seconds / 60:.1f} minutes:"
+        f" lag median {np.median(lags):.2f} s, worst {lags.max():.2f} s"
+    )
+    for name in ("lag", "memory", "log_files", "log_bytes", "duckdb_bytes", "wal_bytes"):
+        last = steady.samples[-1][name]
+        console.print(f"  {name:13} last third / first third: {steady.growth(name):.2f}   at the end {last:,.2f}")
+
+
+def plot_steady(steady: Steady, path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    at = [sample["at"] / 60 for sample in steady.samples]
+    figure, axes = plt.subplots(4, 1, figsize=(9.5, 9), sharex=True, layout="constrained")
+
+    def draw(axis: Any, names: dict[str, str], scale: float, label: str) -> None:
+        for name, title in names.items():
+            axis.plot(at, [sample.get(name, 0.0) / scale for sample in steady.samples], label=title, linewidth=1.2)
+        axis.set_ylabel(label)
+        axis.set_ylim(bottom=0)
+        axis.spines[["top", "right"]].set_visible(False)
+        if len(names) > 1:
+            axis.legend(frameon=False, ncols=len(names), fontsize=8, loc="lower right")
+
+    roles = {name: name.removeprefix("memory_") for name in steady.samples[0] if name.startswith("memory_")}
+    draw(axes[0], {"rate": "changes/s"}, 1e3, "thousand changes/s")
+    draw(axes[1], {"lag": "lag"}, 1, "lag, s")
+    draw(axes[2], roles, 1e6, "memory, MB")
+    draw(
+        axes[3],
+        {"log_bytes": "change log", "duckdb_bytes": "DuckDB file", "wal_bytes": "WAL kept back"},
+        1e6,
+        "on disk, MB",
+    )
+    twin = axes[3].twinx()
+    twin.plot(at, [sample["log_files"] for sample in steady.samples], color="#8d939b", linewidth=0.8, linestyle=":")
+    twin.set_ylabel("files of the log (dotted)")
+    twin.set_ylim(bottom=0)
+    axes[3].set_xlabel("minutes")
+    axes[0].set_title(
+        f"A pipeline at half of its maximal rate ({steady.rate:,.0f} of {steady.maximal_rate:,.0f} changes/s)",
+        loc="left",
+        fontsize=11.5,
+        fontweight="bold",
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130, bbox_inches="tight", pad_inches=0.15)
+    plt.close(figure)

@@ -1,0 +1,42 @@
+"""Every destination that holds tables keeps the destination contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from walrelay.destinations.base import Destination
+from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.memory import MemoryDestination
+
+pytest.register_assert_rewrite("walrelay.testing.destination_contract")
+from walrelay.testing.destination_contract import DestinationContract, DestinationFactory  # noqa: E402
+
+pytestmark = pytest.mark.postgres
+
+
+class TestMemoryDestination(DestinationContract):
+    durable = False
+
+    @pytest.fixture
+    def destination_factory(self) -> DestinationFactory:
+        return MemoryDestination
+
+    def rows(self, destination: Destination, table: str) -> list[dict[str, Any]]:
+        assert isinstance(destination, MemoryDestination)
+        return destination.rows(table)
+
+
+class TestDuckDBDestination(DestinationContract):
+    @pytest.fixture
+    def destination_factory(self, tmp_path: Path) -> DestinationFactory:
+        return lambda: DuckDBDestination(tmp_path / "it's a file.duckdb")
+
+    def rows(self, destination: Destination, table: str) -> list[dict[str, Any]]:
+        assert isinstance(destination, DuckDBDestination)
+        with duckdb.connect(str(destination.path), read_only=True) as reader:
+            found: list[dict[str, Any]] = reader.sql(f"FROM {table}").to_arrow_table().to_pylist()
+            return found
