@@ -21,8 +21,8 @@ def main(path: str, seconds: float) -> None:
         time.sleep(POLL_SECONDS)
         try:
             with duckdb.connect(path, read_only=True) as reader:
-                found = reader.execute("SELECT id, epoch_us(at) FROM public.ticks WHERE id > ?", [last]).fetchall()
-        except duckdb.Error:
+                found = reader.execute('SELECT id, epoch_us("at") FROM public.ticks WHERE id > ?', [last]).fetchall()
+        except duckdb.IOException:
             continue  # it is being written to
         seen = time.time()
         if found:

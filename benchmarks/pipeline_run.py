@@ -37,7 +37,7 @@ def running(url: str, publication: str, capture: CaptureSettings | None = None) 
         )
         pipeline.start()
         try:
-            wait_until(pipeline, lambda: all_ready(status_of(pipeline)))
+            wait_until(pipeline, lambda: all_ready(status_of(pipeline)), every=0.25)
             yield pipeline, directory
         finally:
             pipeline.shutdown()
@@ -54,9 +54,9 @@ def status_of(pipeline: Pipeline) -> PipelineStatus:
     return status
 
 
-def wait_until(pipeline: Pipeline, condition: Callable[[], bool]) -> None:
+def wait_until(pipeline: Pipeline, condition: Callable[[], bool], every: float = POLL_SECONDS) -> None:
     while not condition():
-        assert pipeline.wait(POLL_SECONDS) is None, "the pipeline ended"
+        assert pipeline.wait(every) is None, "the pipeline ended"
 
 
 def has_applied(pipeline: Pipeline, end: Lsn) -> bool:

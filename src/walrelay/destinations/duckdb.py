@@ -19,7 +19,7 @@ from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.base import DestinationContext, SimpleDestination, TableRows, WriteResult
 from walrelay.destinations.duckdb_apply import Application
 from walrelay.destinations.duckdb_names import refuse_twins
-from walrelay.destinations.duckdb_progress import NO_COLUMNS, WHOLE, ProgressBook
+from walrelay.destinations.duckdb_progress import NO_COLUMNS, WHOLE, ProgressBook, place
 from walrelay.destinations.duckdb_shape import comment
 from walrelay.destinations.duckdb_types import projection, quoted
 from walrelay.destinations.events import EventBatch
@@ -44,7 +44,9 @@ FILE = "_walrelay_file"
 WAL_BYTES = 16 * 1024
 """DuckDB's own log beyond which it is worked into the file. It is read again whenever the file is opened, by us or by
 others, which takes longer than writing a checkpoint once it is longer than this."""
-LONGEST_PAUSE = 0.1
+LONGEST_HOLD = 0.2
+"""Seconds for which threads of ours may pass the file on to each other before others get a chance."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
 """Seconds between two attempts to open a file that others have."""
 GONE = ("No files found", "No such file")
 """How DuckDB says that a file is not there any more."""
@@ -71,6 +73,11 @@ class DuckDBDestination(SimpleDestination):
         if threads is not None:
             self._settings["threads"] = str(threads)
         self._lock = threading.Lock()
+        self._counting = threading.Lock()
+        self._waiting = 0
+        """Threads that want the file."""
+        self._held_since = 0.0
+        """Since when the file is attached; 0 when it is not."""
         self._context: DestinationContext | None = None
         self._session: DuckDBPyConnection | None = None
         """A DuckDB without a file. The file is attached for each batch: that takes a millisecond, opening it twenty."""
@@ -90,6 +97,7 @@ class DuckDBDestination(SimpleDestination):
     def shutdown(self) -> None:
         with self._lock:
             if self._session is not None:
+                self._held_since = 0.0
                 with suppress(_duckdb().Error):
                     self._settle(self._session)
                 self._session.close()
@@ -101,19 +109,18 @@ class DuckDBDestination(SimpleDestination):
 
     def drop_table_for_copy(self, schema: TableSchema) -> None:
         """Forget what was applied. The copy replaces the table; until then the old rows stay readable."""
-        with self._open() as connection:
+        with self._attached() as (connection, catalog):
+            book = ProgressBook(connection, catalog)
             connection.execute("BEGIN")
-            _book(connection).create()
-            _book(connection).forget(schema.id)
+            book.forget(schema.id)
             connection.execute("COMMIT")
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
-        table = f"{quoted(schema.name.schema)}.{quoted(schema.name.name)}"
-        with self._open() as connection:
+        with self._attached() as (connection, catalog):
+            table = place(catalog, schema.name)
+            book = ProgressBook(connection, catalog)
             connection.execute("BEGIN")
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema.name.schema)}")
-            book = _book(connection)
-            book.create()
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(catalog)}.{quoted(schema.name.schema)}")
             refuse_twins(connection, schema)
             count = self._replace(connection, table, schema, rows)
             connection.execute(comment(table, schema))
@@ -127,6 +134,7 @@ class DuckDBDestination(SimpleDestination):
             )  # fmt: skip
             book.copied(schema, rows.snapshot_lsn)
             connection.execute("COMMIT")
+            self._tidy(connection, catalog)
         return WriteResult(durable=True, rows=count)
 
     @staticmethod
@@ -151,7 +159,7 @@ class DuckDBDestination(SimpleDestination):
         found = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
         count = int(found[0]) if found else 0
         if count != rows.rows_total:
-            raise DestinationError(f"{table} took {count} of {rows.rows_total} rows")
+            raise DestinationError(f"{schema.name} took {count} of {rows.rows_total} rows")
         return count
 
     def write_events(self, batch: EventBatch) -> WriteResult:
@@ -197,23 +205,55 @@ class DuckDBDestination(SimpleDestination):
     @contextmanager
     def _attached(self) -> Iterator[tuple[DuckDBPyConnection, str]]:
         """The file, ours alone, within a DuckDB that stays; and what it is called there."""
-        with self._lock:
+        with self._next_in_line():
             session = self._session = self._session or self._new_session()
-            if not self._patiently(lambda: self._attach(session)):
-                connection = self._connect()
-                try:
-                    yield connection, _catalog(connection)
-                except _duckdb().Error as error:
-                    raise failure(error, self.path) from error
-                finally:
-                    connection.close()
-                return
+            if not self._held_since:
+                if not self._patiently(lambda: self._attach(session)):
+                    with self._shared() as found:
+                        yield found
+                    return
+                self._held_since = time.monotonic()
+            went_well = False
             try:
                 yield session, FILE
+                went_well = True
             except _duckdb().Error as error:
                 raise failure(error, self.path) from error
             finally:
-                self._detach(session)
+                self._release(session, went_well)
+
+    @contextmanager
+    def _next_in_line(self) -> Iterator[None]:
+        with self._counting:
+            self._waiting += 1
+        with self._lock:
+            with self._counting:
+                self._waiting -= 1
+            yield
+
+    def _release(self, session: DuckDBPyConnection, went_well: bool) -> None:
+        """Let go of the file, unless another thread of ours waits for it: with many tables, attaching takes longer than
+        what is done. Readers elsewhere get their turn nevertheless."""
+        with suppress(_duckdb().Error):
+            session.execute("ROLLBACK")
+        held = time.monotonic() - self._held_since
+        if went_well and self._waiting and held < LONGEST_HOLD:
+            return
+        self._held_since = 0.0
+        self._detach(session)
+        if held >= LONGEST_HOLD:
+            time.sleep(FIRST_PAUSE)
+
+    @contextmanager
+    def _shared(self) -> Iterator[tuple[DuckDBPyConnection, str]]:
+        """The file, which this same program has open elsewhere."""
+        connection = self._connect()
+        try:
+            yield connection, _catalog(connection)
+        except _duckdb().Error as error:
+            raise failure(error, self.path) from error
+        finally:
+            connection.close()
 
     def _new_session(self) -> DuckDBPyConnection:
         session: DuckDBPyConnection = _duckdb().connect()
@@ -238,8 +278,6 @@ class DuckDBDestination(SimpleDestination):
     def _detach(self, session: DuckDBPyConnection) -> None:
         """Let go of the file, whatever happened; a DuckDB that cannot is thrown away."""
         try:
-            with suppress(_duckdb().TransactionException):
-                session.execute("ROLLBACK")
             session.execute("USE memory")
             session.execute(f"DETACH {FILE}")
         except _duckdb().Error:
@@ -272,7 +310,7 @@ class DuckDBDestination(SimpleDestination):
         """Open the file; wait for others who have it."""
         assert self._context is not None, "startup() comes first"
         deadline = time.monotonic() + self._context.settings.busy_timeout.total_seconds()
-        told, pause = False, 0.002
+        told, pause = False, FIRST_PAUSE
         while True:
             try:
                 return open_file()

@@ -26,7 +26,9 @@ def refuse_twins(connection: DuckDBPyConnection, schema: TableSchema) -> None:
             _refuse_twin_attributes(column.type)
     ours = folded(schema.name.schema, schema.name.name)
     copied = connection.execute("SELECT schema_name, table_name, source_oid FROM _walrelay.tables").fetchall()
-    there = connection.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
+    there = connection.execute(
+        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = current_database()"
+    ).fetchall()
     for other_schema, other_name, oid in copied:
         other = TableName(other_schema, other_name)
         # Under the same oid it is this table, renamed since.

@@ -1,17 +1,18 @@
-"""The streaming query over the change log: Spark says when and how far, somebody else does the work."""
+"""The streaming query over the change log: Spark says when, the log how far, and somebody else does the work."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from walrelay.errors import SparkJobError, WalrelayError
+from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
 
 if TYPE_CHECKING:
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 TRIGGER = "50 milliseconds"
 """How often Spark looks at the log: a change waits half of it, on average."""
+BRIDGE_SECONDS = 0.05
 _SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "walrelay-checkpoint-"
+_MANAGER_PACKAGES = ("checkpointing.", "")
+"""Where Spark's versions have the class."""
 
 
 def sweep(root: Path) -> None:
@@ -32,15 +36,33 @@ def sweep(root: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
+def _light_session(spark: SparkSession) -> SparkSession:
+    """The same Spark with settings of our own: nobody goes on from this checkpoint, and with the defaults writing it
+    takes longer than the batch (without Hadoop's native library every file costs several processes)."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    session = spark.newSession()
+    session.conf.set("spark.sql.streaming.checkpoint.fileChecksum.enabled", "false")
+    for package in _MANAGER_PACKAGES:
+        name = f"org.apache.spark.sql.execution.streaming.{package}FileSystemBasedCheckpointFileManager"
+        with suppress(Py4JError):
+            assert spark.sparkContext._jvm is not None
+            spark.sparkContext._jvm.java.lang.Class.forName(name)
+            session.conf.set("spark.sql.streaming.checkpointFileManagerClass", name)
+            break
+    return session
+
+
 class ChangeQuery:
-    """Calls `take(to)` for every batch, where `to` is the end of the last transaction that the log held.
+    """Calls `take(to)` for every batch, where `to` is the end of the last transaction that the log holds.
 
     The checkpoint is made anew for each run and thrown away: progress is the store's and the destination's.
     """
 
     def __init__(self, spark: SparkSession, log: str, start: Lsn, take: Callable[[Lsn], None], name: str) -> None:
         self._spark = spark
-        self._log = log
+        self._location = log
+        self._log = LogView(log)
         self._start = start
         self._take = take
         self._name = name
@@ -48,12 +70,18 @@ class ChangeQuery:
         self._query: StreamingQuery | None = None
         self._checkpoint: Path | None = None
         self._stopping = threading.Event()
-        self._starter: threading.Thread | None = None
+        self._begun = threading.Event()
+        """Spark has called for the first time."""
+        self._helpers = [
+            threading.Thread(target=work, name=f"walrelay-query-{work.__name__.strip('_')}", daemon=True)
+            for work in (self._start_query, self._bridge)
+        ]
 
     def start(self) -> None:
-        """In the background: Spark takes seconds to start a query."""
-        self._starter = threading.Thread(target=self._start_query, name="walrelay-query-start", daemon=True)
-        self._starter.start()
+        """In the background: Spark takes seconds to start a query, and more to its first batch. What comes meanwhile
+        is taken without it."""
+        for helper in self._helpers:
+            helper.start()
 
     def _start_query(self) -> None:
         try:
@@ -61,13 +89,25 @@ class ChangeQuery:
         except BaseException as error:  # raised by check()
             self._error = error
 
+    def _bridge(self) -> None:
+        seen = self._start
+        while not (self._begun.wait(BRIDGE_SECONDS) or self._stopping.is_set()):
+            try:
+                if (end := self._log.end()) > seen:
+                    self._take(end)
+                    seen = end
+            except BaseException as error:  # raised by check()
+                self._error = error
+                return
+
     def _build(self) -> None:
         # Spark writes the checkpoint twice a batch: memory will do where there is some.
         local = (self._spark.sparkContext.master or "").startswith("local")
         root = _SHARED_MEMORY if local and _SHARED_MEMORY.is_dir() else None
         sweep(root or Path(tempfile.gettempdir()))
         self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
-        stream = self._spark.readStream.format("walrelay").option("log", self._log).option("from", str(self._start))
+        session = _light_session(self._spark)
+        stream = session.readStream.format("walrelay").option("log", self._location).option("from", str(self._start))
         self._query = (
             stream.load()
             .writeStream.foreachBatch(self._batch)
@@ -87,29 +127,24 @@ class ChangeQuery:
 
     def stop(self) -> None:
         self._stopping.set()
-        if self._starter is not None:
-            self._starter.join()
+        for helper in self._helpers:
+            helper.join()
         if self._query is not None:
             self._query.stop()
             self._query = None
         if self._checkpoint is not None:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
 
-    def _batch(self, _: DataFrame, batch_id: int) -> None:
+    def _batch(self, _: DataFrame, _batch_id: int) -> None:
         """Spark's callback, one batch after the other, in a thread of its own."""
+        self._begun.set()
         if self._stopping.is_set():
             return
         try:
-            self._take(self._end_of(batch_id))
+            # As far as the log is by now, not as it was when Spark looked.
+            self._take(self._log.end())
         except BaseException as error:
             self._error = error
             if isinstance(error, WalrelayError):
                 raise RuntimeError(error.to_text()) from None
             raise
-
-    def _end_of(self, batch_id: int) -> Lsn:
-        """The end offset of a batch, from the log that Spark keeps of its offsets."""
-        assert self._checkpoint is not None
-        written = (self._checkpoint / "offsets" / str(batch_id)).read_text()
-        offset: dict[str, Any] = json.loads(written.strip().splitlines()[-1])
-        return Lsn.parse(offset["lsn"])
