@@ -30,7 +30,7 @@ from walrelay.postgres.catalog import PublishedTable, published_tables, storage_
 from walrelay.postgres.connection import connect
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
-from walrelay.spark.session import check_java, running_session, spark_session
+from walrelay.spark.session import check_java, running_session, spark_session, warm_workers
 from walrelay.stores.base import PipelineLock, PipelineStore
 from walrelay.stores.memory import MemoryStore
 from walrelay.workers.capture_process import CaptureProcess
@@ -177,6 +177,7 @@ class Pipeline:
             try:
                 process.start()
                 self._spark = spark_session(self._spark, self._spark_settings)
+                warm_workers(self._spark)
                 lineage = self._wait_for_log(process, location)
                 if lineage is None:
                     return RunSummary((), time.monotonic() - begun)

@@ -44,7 +44,7 @@ FILE = "_walrelay_file"
 WAL_BYTES = 16 * 1024
 """DuckDB's own log beyond which it is worked into the file. It is read again whenever the file is opened, by us or by
 others, which takes longer than writing a checkpoint once it is longer than this."""
-LONGEST_HOLD = 0.2
+LONGEST_HOLD = 0.5
 """Seconds for which threads of ours may pass the file on to each other before others get a chance."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
 """Seconds between two attempts to open a file that others have."""
@@ -111,9 +111,10 @@ class DuckDBDestination(SimpleDestination):
         """Forget what was applied. The copy replaces the table; until then the old rows stay readable."""
         with self._attached() as (connection, catalog):
             book = ProgressBook(connection, catalog)
-            connection.execute("BEGIN")
-            book.forget(schema.id)
-            connection.execute("COMMIT")
+            if book.knows(schema.id):
+                connection.execute("BEGIN")
+                book.forget(schema.id)
+                connection.execute("COMMIT")
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         with self._attached() as (connection, catalog):
@@ -134,7 +135,6 @@ class DuckDBDestination(SimpleDestination):
             )  # fmt: skip
             book.copied(schema, rows.snapshot_lsn)
             connection.execute("COMMIT")
-            self._tidy(connection, catalog)
         return WriteResult(durable=True, rows=count)
 
     @staticmethod
@@ -153,14 +153,12 @@ class DuckDBDestination(SimpleDestination):
         files = "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in rows.paths()) + "]"
         # A directory called key=value would otherwise become a column.
         source = f"read_parquet({files}, union_by_name=false, hive_partitioning=false)"
-        connection.execute(
+        ((count,),) = connection.execute(
             f"CREATE OR REPLACE TABLE {table} AS SELECT {selected} FROM {source} AS landed({', '.join(landed)})"
-        )
-        found = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-        count = int(found[0]) if found else 0
+        ).fetchall()
         if count != rows.rows_total:
             raise DestinationError(f"{schema.name} took {count} of {rows.rows_total} rows")
-        return count
+        return int(count)
 
     def write_events(self, batch: EventBatch) -> WriteResult:
         """Everything of the batch that is new, with the position reached, in one transaction."""
@@ -177,29 +175,29 @@ class DuckDBDestination(SimpleDestination):
                         raise
                     continue
                 connection.execute("COMMIT")
-                self._tidy(connection, catalog)
                 return WriteResult(durable=True, rows=count)
         raise AssertionError("unreachable")
 
     def applied_lsn(self, table: TableId | None) -> Lsn | None:
         """Up to where the table, or all tables together, hold every change; None after a copy, until changes came."""
         with self._attached() as (connection, catalog):
-            found = ProgressBook(connection, catalog).all().get(WHOLE if table is None else table)
+            table = WHOLE if table is None else table
+            found = ProgressBook(connection, catalog).all([table]).get(table)
             return None if found is None else found.applied
 
-    def _tidy(self, connection: DuckDBPyConnection, catalog: str, beyond: int = WAL_BYTES) -> None:
+    def _tidy(self, session: DuckDBPyConnection, beyond: int = WAL_BYTES) -> None:
         """Keep DuckDB's own log short."""
         try:
             size = self.path.with_name(f"{self.path.name}.wal").stat().st_size
         except FileNotFoundError:
             return
         if size > beyond:
-            connection.execute(f"CHECKPOINT {quoted(catalog)}")
+            session.execute(f"CHECKPOINT {FILE}")
 
     def _settle(self, session: DuckDBPyConnection) -> None:
         """Leave everything in the file itself, for whoever copies it away; unless somebody has it open."""
         if self._attach(session):
-            self._tidy(session, FILE, beyond=0)
+            self._tidy(session, beyond=0)
             self._detach(session)
 
     @contextmanager
@@ -240,6 +238,9 @@ class DuckDBDestination(SimpleDestination):
         if went_well and self._waiting and held < LONGEST_HOLD:
             return
         self._held_since = 0.0
+        if went_well:
+            with suppress(_duckdb().Error):  # what is committed is safe; the next one tries again
+                self._tidy(session)
         self._detach(session)
         if held >= LONGEST_HOLD:
             time.sleep(FIRST_PAUSE)

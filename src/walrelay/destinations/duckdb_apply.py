@@ -51,7 +51,8 @@ class Application:
 
     def run(self) -> int:
         """Apply what is new of the batch; the number of changes taken."""
-        self._progress = self._book.all()
+        ranges = self._batch.ranges
+        self._progress = self._book.all(None if ranges is None else [one.table for one in ranges])
         parts = [fresh for part in self._batch.tables() if (fresh := self._what_is_new(part)) is not None]
         self._shapes = self._book.shapes([part.schema.id for part in parts])
         count = 0

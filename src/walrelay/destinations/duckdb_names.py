@@ -25,19 +25,27 @@ def refuse_twins(connection: DuckDBPyConnection, schema: TableSchema) -> None:
         if not column.as_text:
             _refuse_twin_attributes(column.type)
     ours = folded(schema.name.schema, schema.name.name)
-    copied = connection.execute("SELECT schema_name, table_name, source_oid FROM _walrelay.tables").fetchall()
-    there = connection.execute(
-        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = current_database()"
+    copied = connection.execute(
+        "SELECT schema_name, table_name, source_oid FROM _walrelay.tables"
+        " WHERE lower(schema_name) = lower(?) AND lower(table_name) = lower(?)",
+        [schema.name.schema, schema.name.name],
     ).fetchall()
     for other_schema, other_name, oid in copied:
         other = TableName(other_schema, other_name)
         # Under the same oid it is this table, renamed since.
         is_twin = folded(other_schema, other_name) == ours and other != schema.name and oid != schema.id
-        if is_twin and any(folded(*place) == ours for place in there):
+        if is_twin and _is_there(connection, ours):
             raise NameClashError(
                 f"DuckDB cannot tell {schema.name} from {other}, which was copied before",
                 hint="Rename one of them, or leave it out of the publication; if the other one is gone, drop its copy.",
             )
+
+
+def _is_there(connection: DuckDBPyConnection, name: tuple[bytes, ...]) -> bool:
+    there = connection.execute(
+        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = current_database()"
+    ).fetchall()
+    return any(folded(*place) == name for place in there)
 
 
 def _refuse_twin_columns(owner: str, names: Iterable[str]) -> None:

@@ -90,8 +90,10 @@ class ProgressBook:
         """Make the tables, unless they are there, in the connection's own catalog: a view keeps names as given."""
         self._connection.execute(metadata_sql())
 
-    def all(self) -> dict[TableId, Progress]:
-        rows = self._rows(f"SELECT table_id, applied_lsn, copied_lsn FROM {self._prefix}.progress")
+    def all(self, tables: Iterable[TableId] | None = None) -> dict[TableId, Progress]:
+        """How far the tables are, or these alone and the row that stands for all."""
+        which = "" if tables is None else f" WHERE table_id IN ({_numbers([WHOLE, *tables])})"
+        rows = self._rows(f"SELECT table_id, applied_lsn, copied_lsn FROM {self._prefix}.progress{which}")
         return {table: Progress(_lsn(applied), _lsn(copied)) for table, applied, copied in rows}
 
     def shapes(self, tables: Iterable[TableId]) -> dict[TableId, Shape]:
@@ -126,11 +128,14 @@ class ProgressBook:
             f"INSERT INTO {self._prefix}.progress VALUES (?, ?, NULL, ?, now())",
             [schema.id, str(schema.name), str(lsn)],
         )
-        self.reshape(schema.id, Shape(schema.name, of_columns(schema), lsn, 0))
+        self._add_shape(schema.id, Shape(schema.name, of_columns(schema), lsn, 0))
 
     def reshape(self, table: TableId, shape: Shape) -> None:
         """Record what the table looks like now."""
         self._connection.execute(f"DELETE FROM {self._prefix}.shapes WHERE table_id = ?", [table])
+        self._add_shape(table, shape)
+
+    def _add_shape(self, table: TableId, shape: Shape) -> None:
         columns = [
             {"name": one.name, "attnum": one.attnum, "type": one.type, "added": one.added} for one in shape.columns
         ]
@@ -149,6 +154,15 @@ class ProgressBook:
         self._connection.execute(
             f"UPDATE {self._prefix}.tables SET schema_name = ?, table_name = ? WHERE source_oid = ?",
             [name.schema, name.name, table],
+        )
+
+    def knows(self, table: TableId) -> bool:
+        return bool(
+            self._rows(
+                f"SELECT 1 FROM {self._prefix}.progress WHERE table_id = $1"
+                f" UNION ALL SELECT 1 FROM {self._prefix}.shapes WHERE table_id = $1",
+                [table],
+            )
         )
 
     def forget(self, table: TableId) -> None:

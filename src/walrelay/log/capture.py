@@ -45,6 +45,7 @@ from walrelay.postgres.connection import Connection, connect
 from walrelay.postgres.relations import describe_relation
 from walrelay.postgres.replication import RESUMES, ReplicationConnection, SystemIdentity, stream_failure
 from walrelay.postgres.slot import (
+    Nudger,
     Slot,
     check_position,
     check_slot_name,
@@ -304,6 +305,7 @@ class _Stream:
         self._capture = capture
         self._replication = replication
         self._lineage = lineage
+        self._nudger = Nudger(capture.source)
         self._readers = ReaderPositions(capture.storage)
         self.writer = writer
         self.cutter = StreamCutter()
@@ -341,6 +343,8 @@ class _Stream:
                 self._take(piece)
             self._capture.check_housekeeping()
             self._offer_idle()
+            if self._capture._target is not None:
+                self._nudger.still_waiting()
             self._confirm(reply_wanted=self.cutter.take_reply_wanted())
 
     def _heard(self, received: bool) -> None:

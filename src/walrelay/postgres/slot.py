@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
@@ -18,14 +19,17 @@ from walrelay.errors import (
     SlotMissingError,
     SlotUnusableError,
     WalLevelError,
+    WalrelayError,
 )
 from walrelay.model.lsn import Lsn
-from walrelay.postgres.connection import Connection, talking, translate
+from walrelay.postgres.connection import Connection, connect, talking, translate
+from walrelay.postgres.source import PostgresSource
 from walrelay.postgres.sql import statement
 
 _NAME = re.compile(r"[a-z0-9_]{1,63}\Z")
 FAILOVER_VERSION = 170_000
 FLUSH_SECONDS = 1.0
+NUDGE_SECONDS = 1.0
 """The server's WAL writer flushes asynchronous commits within three of its rounds, 0.6 s as it is set by default."""
 PAGE_HEADER = 40
 
@@ -147,6 +151,32 @@ def in_use(slot: Slot) -> SlotInUseError:
         hint=f"Stop the other reader, or end it with SELECT pg_terminate_backend({slot.active_pid}).",
         context={"pid": slot.active_pid},
     )
+
+
+class Nudger:
+    """Lets an idle server send all that it has, while somebody waits for it, at most once a second: it may have flushed
+    half of a record, which nobody can decode before something is committed."""
+
+    def __init__(self, source: PostgresSource) -> None:
+        self._source = source
+        self._next = time.monotonic() + NUDGE_SECONDS
+
+    def still_waiting(self) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + NUDGE_SECONDS
+        # A standby cannot; and who is waited for may be gone, which others find out.
+        with suppress(WalrelayError, psycopg.Error), connect(self._source, application="walrelay nudge") as connection:
+            connection.execute("SET synchronous_commit = on")
+            connection.execute("SELECT pg_catalog.pg_current_xact_id()")
+
+
+def inserted_lsn(connection: Connection) -> Lsn:
+    """Everything that was committed before now ends at or before this; some of it may not be flushed yet."""
+    with talking("asking for the end of the WAL"):
+        row = connection.execute(statement("wal_end")).fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    return Lsn.parse(row.inserted)
 
 
 def flushed_lsn(connection: Connection) -> Lsn:

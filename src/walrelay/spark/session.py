@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,6 +94,18 @@ def _quiet_gateway(conf: SparkConf) -> JavaGateway:
             said = words.read().decode("utf-8", "replace").strip().splitlines()[-5:]
             raise SparkStartError("Spark did not start", hint="Its last words: " + " / ".join(said)) from error
         return gateway
+
+
+def warm_workers(spark: SparkSession) -> None:
+    """Let Spark start its Python workers, in the background: the first one takes seconds."""
+
+    def warm() -> None:
+        with suppress(Exception):  # whatever is wrong will be said by what really needs a worker
+            context = spark.sparkContext
+            context.setLocalProperty("spark.job.description", "walrelay: starting Python workers")
+            context.parallelize([0], 1).mapPartitions(list).count()
+
+    threading.Thread(target=warm, name="walrelay-warm-workers", daemon=True).start()
 
 
 def stop_session() -> None:

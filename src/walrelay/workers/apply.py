@@ -154,35 +154,44 @@ class ApplyWorker:
         hit("progress.after_record")
 
     def _boundary(self) -> None:
-        """Hand-overs (SEMANTICS 10): tell who waits how far to catch up; take over who is done."""
+        """Hand-overs (SEMANTICS 10): tell who waits how far to catch up; take over who is done. All at once: with
+        hundreds of tables, one commit for each would be felt."""
         board = self._board
         if board is None:
             return
-        for table, phase in board.phases().items():
+        phases = board.phases()
+        waiting = [table for table, phase in phases.items() if isinstance(phase, SyncWait)]
+        if waiting:
+            board.set_all(dict.fromkeys(waiting, Catchup(self.position)))
+        done: dict[TableId, Lsn] = {}
+        for table, phase in phases.items():
             match phase:
-                case SyncWait():
-                    board.set(table, Catchup(self.position))
-                case SyncDone(lsn):
-                    self._take_over(board, table, lsn)
+                case SyncDone(lsn) if lsn <= self.position:
+                    done[table] = lsn
                 case Ready() if board.positions.get(table, self.position) < self.position:
                     # It had failed, and may try again.
-                    self._take_over(board, table, board.positions[table])
+                    done[table] = board.positions[table]
                 case _:
-                    pass
+                    pass  # also one that is ahead, and waits until we are there
+        if done:
+            self._take_over(board, done)
 
-    def _take_over(self, board: TableBoard, table: TableId, lsn: Lsn) -> None:
-        """From its own position to ours, then it goes with the others. One that is ahead waits until we are there."""
-        if lsn > self.position:
+    def _take_over(self, board: TableBoard, done: dict[TableId, Lsn]) -> None:
+        """From each one's position to ours, then they go with the others."""
+        behind = tuple(TableRange(table, lsn) for table, lsn in done.items() if lsn < self.position)
+        try:
+            self._write(behind, self.position)
+        except WalrelayError as error:
+            if len(done) > 1:
+                for table, lsn in done.items():  # whoever fails, fails alone
+                    self._take_over(board, {table: lsn})
+            else:
+                board.failed(next(iter(done)), error)
             return
-        if lsn < self.position:
-            try:
-                self._write((TableRange(table, lsn),), self.position)
-            except WalrelayError as error:
-                board.failed(table, error)
-                return
-        board.positions[table] = self.position
-        board.set(table, Ready())
-        board.succeeded(table)
+        board.positions.update(dict.fromkeys(done, self.position))
+        board.set_all(dict.fromkeys(done, Ready()))
+        for table in done:
+            board.succeeded(table)
         self._record()
 
     @staticmethod

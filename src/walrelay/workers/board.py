@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from walrelay.destinations.events import TableRange
@@ -60,11 +60,15 @@ class TableBoard:
         return self._store.get_table_replication_state(table)
 
     def set(self, table: TableId, phase: TableReplicationPhase) -> None:
-        self._store.update_table_replication_state(table, phase)
+        self.set_all({table: phase})
+
+    def set_all(self, phases: Mapping[TableId, TableReplicationPhase]) -> None:
+        self._store.update_table_replication_states(dict(phases))
         with self.changed:
-            if isinstance(phase, Ready):
-                self.copying_since.pop(table, None)
-                self.errors.pop(table, None)
+            for table, phase in phases.items():
+                if isinstance(phase, Ready):
+                    self.copying_since.pop(table, None)
+                    self.errors.pop(table, None)
             self.changed.notify_all()
 
     def forget(self, table: TableId) -> None:

@@ -18,7 +18,6 @@ from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
 from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import LineageError, PublicationEmptyError, SourceError, WalrelayError
-from walrelay.failpoints import hit
 from walrelay.log.failures import LogGoneError
 from walrelay.log.identity import Lineage
 from walrelay.log.reader import LogReader
@@ -29,12 +28,14 @@ from walrelay.model.phases import Errored, Init, NoRetry, Ready, SyncDone, SyncW
 from walrelay.model.progress import Apply
 from walrelay.postgres.catalog import PublishedTable, published_tables, storage_of
 from walrelay.postgres.connection import connect
+from walrelay.postgres.slot import Nudger
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.change_query import ChangeQuery
 from walrelay.stores.base import PipelineLock, PipelineStore
 from walrelay.workers.apply import ApplyWorker
 from walrelay.workers.board import TableBoard
 from walrelay.workers.capture_process import CaptureProcess
+from walrelay.workers.catch_up import CatchUps
 from walrelay.workers.progress import CopyProgress
 from walrelay.workers.report import Listener, TableReport
 from walrelay.workers.table_sync import CopyRun, copy_once
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TICK_SECONDS = 0.05
+WAITING = 32
+"""Tables that may wait for their hand-over, besides those that are being copied."""
 DISCOVER_SECONDS = 2.0
 
 
@@ -99,6 +102,8 @@ class LiveRun:
     def __init__(self, parts: LiveParts) -> None:
         self._parts = parts
         self._id = uuid.uuid4().hex[:8]
+        self._nudger = Nudger(parts.source)
+        self._catch_ups = CatchUps(parts.destination, parts.log, self._batch)
         self._attempts: dict[TableId, int] = {}
         self._jobs: dict[TableId, Future[None]] = {}
         self._published: dict[TableId, PublishedTable] = {}
@@ -106,7 +111,8 @@ class LiveRun:
         self._progress: CopyProgress | None = None
         self._discovered_at = 0.0
         self.reports: list[TableReport] = []
-        self._pool = ThreadPoolExecutor(parts.settings.max_tables, thread_name_prefix="walrelay-sync")
+        self._copying = threading.BoundedSemaphore(parts.settings.max_tables)
+        self._pool = ThreadPoolExecutor(parts.settings.max_tables + WAITING, thread_name_prefix="walrelay-sync")
         self._board: TableBoard | None = None
         if parts.copies:
             self._board = TableBoard(
@@ -327,20 +333,23 @@ class LiveRun:
     def _sync(self, board: TableBoard, table: PublishedTable) -> None:
         """Copy, catch up from the log, hand over. A failure is this table's alone."""
         parts = self._parts
-        if parts.stopping.is_set():
-            return
         attempt = self._attempts[table.id] = self._attempts.get(table.id, 0) + 1
         begun = time.monotonic()
         try:
-            board.copying_since[table.id] = self._worker.position
-            parts.listener.table_started(table.name, attempt)
-            copied = copy_once(self._copy_run(), table, attempt)
-            parts.store.store_table_mapping(table.id, str(table.name))
+            with self._copying:
+                if parts.stopping.is_set():
+                    return
+                begun = time.monotonic()
+                board.copying_since[table.id] = self._worker.position
+                parts.listener.table_started(table.name, attempt)
+                copied = copy_once(self._copy_run(), table, attempt)
+            if parts.store.get_table_mapping(table.id) != str(table.name):
+                parts.store.store_table_mapping(table.id, str(table.name))
             board.set(table.id, SyncWait())
             target = board.wait_for_catchup(table.id, parts.stopping)
             if target is None or not self._wait_for_log(copied.seen_lsn):
                 return
-            self._catch_up(board, table, copied.visible, target)
+            board.set(table.id, SyncDone(self._catch_ups.catch_up(table.id, copied.visible, target)))
         except WalrelayError as error:
             if not parts.stopping.is_set():
                 board.failed(table.id, error)
@@ -356,25 +365,12 @@ class LiveRun:
         while self._parts.log.head() < lsn:
             if self._parts.stopping.wait(TICK_SECONDS):
                 return False
+            self._nudger.still_waiting()
         return True
 
-    def _catch_up(self, board: TableBoard, table: PublishedTable, visible: str, target: Lsn) -> None:
-        """What the snapshot did not see, up to the target or further (SEMANTICS 8)."""
+    def _batch(self, after: Lsn, to: Lsn, ranges: tuple[TableRange, ...]) -> EventBatch:
         parts = self._parts
-        to = max(target, parts.log.end())
-        start = parts.log.start()
-        hit("catchup.before")
-        batch = EventBatch(
-            parts.log,
-            start,
-            to,
-            (TableRange(table.id, start, unseen_by=visible),),
-            location=parts.location,
-            spark=parts.spark,
-        )
-        parts.destination.write_events(batch)
-        hit("catchup.after")
-        board.set(table.id, SyncDone(to))
+        return EventBatch(parts.log, after, to, ranges, location=parts.location, spark=parts.spark)
 
     def _copy_run(self) -> CopyRun:
         parts = self._parts
@@ -400,7 +396,10 @@ class LiveRun:
 
     def _reached(self, target: Lsn) -> bool:
         parts, board = self._parts, self._board
-        if parts.log.head() < target or self._worker.position < parts.log.end():
+        if parts.log.head() < target:
+            self._nudger.still_waiting()
+            return False
+        if self._worker.position < parts.log.end():
             return False
         if board is None:
             return True

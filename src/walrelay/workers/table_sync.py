@@ -22,7 +22,7 @@ from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special
 from walrelay.postgres.catalog import PublishedTable, read_schema
 from walrelay.postgres.ranges import CtidRange, plan_ranges
-from walrelay.postgres.slot import flushed_lsn
+from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.copy_job import LandedCopy, run_copy_job
@@ -113,7 +113,7 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             run.destination.drop_table_for_copy(schema)
             run.store.clear_table_copy_state(table.id)
             run.store.update_table_replication_state(table.id, DataSync())
-            seen_lsn = flushed_lsn(snapshot.connection)
+            seen_lsn = inserted_lsn(snapshot.connection)
             task = _task(run, schema_of=schema, snapshot=snapshot, application=application, directory=directory)
             ranges = plan_ranges(
                 schema,

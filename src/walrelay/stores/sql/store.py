@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, delete, insert, literal, select, union_all
 
 from walrelay.log.identity import Lineage
 from walrelay.model.lsn import Lsn
@@ -245,8 +245,10 @@ class SqlStore(CachedReads):
 
     def clear_table_copy_state(self, table: TableId) -> None:
         with self._order:
-            with self._writing() as connection:
-                self._delete_copy(connection, table)
+            # Most often there is nothing, and a look is cheaper than a commit.
+            if self._has_copy(table):
+                with self._writing() as connection:
+                    self._delete_copy(connection, table)
             with self._lock:
                 self._forget_copy(table)
 
@@ -258,6 +260,12 @@ class SqlStore(CachedReads):
                     connection.execute(delete(kind).where(self._of(kind, table)))
             with self._lock:
                 self._forget_table(table)
+
+    def _has_copy(self, table: TableId) -> bool:
+        rows = [select(literal(1)).select_from(kind).where(self._of(kind, table)) for kind in _COPY_TABLES]
+        rows.append(select(literal(1)).select_from(worker_progress).where(self._of_worker(TableSync(table))))
+        with self._database.reading() as connection:
+            return connection.execute(union_all(*rows)).first() is not None
 
     def _delete_copy(self, connection: Connection, table: TableId) -> None:
         for kind in _COPY_TABLES:
