@@ -108,6 +108,8 @@ format: env ## put the code into its standard form
 bench: jdk .venv/.stamp-bench .venv-peers/.stamp ## measure both roads against their limits and peers
 	$(BIN)/python -m benchmarks copy $(ARGS)
 	$(BIN)/python -m benchmarks changes $(ARGS)
+	$(BIN)/python -m benchmarks pipeline $(ARGS)
+	$(BIN)/python -m benchmarks tables
 
 fuzz: env ## feed the decoder 100 000 damaged streams
 	$(BIN)/python -m benchmarks fuzz $(ARGS)

@@ -103,11 +103,15 @@ def pipeline_command(
     repeat: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 5,
     rate: Annotated[int, typer.Option(min=1, help="Transactions a second, for the latency.")] = 200,
     seconds: Annotated[float, typer.Option(min=1, help="How long, for the latency.")] = 20,
+    output: Output = RESULTS,
 ) -> None:
     """Drain backlogs from the slot into DuckDB; measure the latency from commit to visible."""
-    from benchmarks.pipeline_speed import measure_pipeline, show_pipeline
+    from benchmarks.machine import write_result
+    from benchmarks.pipeline_speed import measure_pipeline, pipeline_as_json, show_pipeline
 
-    show_pipeline(*measure_pipeline(rows, repeat, rate, seconds, console), console)
+    drains, latency = measure_pipeline(rows, repeat, rate, seconds, console)
+    show_pipeline(drains, latency, console)
+    console.print(f"wrote {write_result(output, 'pipeline', pipeline_as_json(drains, latency))}")
 
 
 @app.command("tables")
@@ -175,6 +179,9 @@ def all_command(output: Output = RESULTS) -> None:
     copy_command(output=output)
     memory_command(output=output)
     changes_command(output=output)
+    pipeline_command(output=output)
+    tables_command()
+    steady_command(output=output)
     fuzz_command(output=output)
 
 

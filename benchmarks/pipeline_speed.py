@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from benchmarks.change_speed import _pg_recvlogical
+from benchmarks.machine import describe_machine
 from benchmarks.pipeline_run import has_applied, running, status_of, wait_until
 from benchmarks.tables import make_bench_table
 from walrelay.pipeline import Pipeline
@@ -163,6 +164,14 @@ def _latency(
         thread.join()
     late = np.array(waits[len(waits) // 10 :])
     return Latency(len(waits) / seconds, *(float(np.percentile(late, q)) for q in (50, 99)), float(late.max()))
+
+
+def pipeline_as_json(drains: list[Drain], latency: Latency) -> dict[str, Any]:
+    return {
+        "machine": describe_machine(),
+        "drains": [{**asdict(drain), "ratio": drain.ratio} for drain in drains],
+        "latency": asdict(latency),
+    }
 
 
 def show_pipeline(drains: list[Drain], latency: Latency, console: Console) -> None:

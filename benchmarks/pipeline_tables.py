@@ -65,20 +65,23 @@ def measure_crowds(counts: list[int], seconds: float, console: Console) -> list[
 def _idle(server: int, seconds: float) -> dict[str, float]:
     before = _cpu(server)
     time.sleep(seconds)
-    after = _cpu(server)
-    return {role: (after[role] - before.get(role, 0.0)) / seconds for role in after}
-
-
-def _cpu(server: int) -> dict[str, float]:
-    """CPU seconds by role, so far; the server's own are not ours."""
     sums: dict[str, float] = {}
+    for process, (role, used) in _cpu(server).items():
+        _, already = before.get(process, (role, 0.0))
+        sums[role] = sums.get(role, 0.0) + (used - already) / seconds
+    return sums
+
+
+def _cpu(server: int) -> dict[int, tuple[str, float]]:
+    """By process: its role and its CPU seconds so far; the server's own are not ours."""
+    found: dict[int, tuple[str, float]] = {}
     for process, role in roles_below(os.getpid(), server):
         try:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        sums[role.value] = sums.get(role.value, 0.0) + times.user + times.system
-    return sums
+        found[process.pid] = (role.value, times.user + times.system)
+    return found
 
 
 def show_crowds(crowds: list[Crowd], console: Console) -> None:

@@ -27,6 +27,8 @@ NAMES: Final = frozenset(
         "compaction.after_publish",
         "events.before_write",
         "events.after_write",
+        "destination.before_commit",
+        "destination.ddl",
         "progress.before_record",
         "progress.after_record",
         "copy.during",

@@ -81,6 +81,17 @@ def test_the_page_about_the_change_log_works_as_it_stands(shop: str, tmp_path: P
         run_command(command, shop, tmp_path)
 
 
+def test_the_page_about_testing_works_as_it_stands(tmp_path: Path) -> None:
+    pipeline, contract = blocks("python", "docs/testing.md")
+    (tmp_path / "test_orders.py").write_text(pipeline)
+    (tmp_path / "test_contract.py").write_text(contract)
+    for file, some in (("test_orders.py", ""), ("test_contract.py", "copy or one_batch or knows")):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, "-k", some]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        assert re.search(r"[1-9]\d* passed", done.stdout)
+
+
 def test_every_make_target_it_names_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     named = set(re.findall(r"make ([a-z-]+)", (ROOT / "README.md").read_text()))

@@ -41,6 +41,7 @@ def main(text: str) -> int:
         slot=task["slot"],
         listener=Telling(),
         settings=copy_settings(retry_delay=0.1),
+        spark_settings=task.get("spark"),
         capture=capture_settings(segment_age=0.02, retry_delay=0.05),
     )
     threading.Thread(target=tell, args=(pipeline,), daemon=True).start()

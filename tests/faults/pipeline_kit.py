@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import psutil
 import psycopg
 
+from tests.faults.capture_kit import wait_until
 from walrelay.postgres.source import PostgresSource
 from walrelay.testing.assertions import assert_replicated
 
@@ -25,8 +27,24 @@ PATIENCE = 90.0
 class Driver:
     """A running pipeline in a process of its own."""
 
-    def __init__(self, url: str, slot: str, directory: Path, *, failpoints: str = "", until: str | None = None) -> None:
-        task = {"url": url, "slot": slot, "directory": str(directory), "failpoints": failpoints, "until": until}
+    def __init__(
+        self,
+        url: str,
+        slot: str,
+        directory: Path,
+        *,
+        failpoints: str = "",
+        until: str | None = None,
+        spark: dict[str, str] | None = None,
+    ) -> None:
+        task: dict[str, Any] = {
+            "url": url,
+            "slot": slot,
+            "directory": str(directory),
+            "failpoints": failpoints,
+            "until": until,
+        }
+        task["spark"] = spark
         self._errors = (directory / "driver.err").open("ab")
         self.process = subprocess.Popen(
             [sys.executable, str(CHILD), json.dumps(task)],
@@ -83,9 +101,9 @@ class Driver:
         self._errors.close()
 
 
-def finish(url: str, slot: str, directory: Path) -> None:
+def finish(url: str, slot: str, directory: Path, spark: dict[str, str] | None = None) -> None:
     """A last driver brings everything over; then source and destination must be equal."""
-    driver = Driver(url, slot, directory, until="caught-up")
+    driver = Driver(url, slot, directory, until="caught-up", spark=spark)
     try:
         driver.wait_for("done")
         assert driver.process.wait(PATIENCE) == 0
@@ -101,3 +119,13 @@ def assert_ledger_is_whole(url: str, directory: Path) -> None:
         there = source.execute(question).fetchall()
         here = copy.execute(question.replace("ledger", "public.ledger")).fetchall()
     assert here == there and all(count == distinct == last for _, count, distinct, last in here)
+
+
+def drop_slot(url: str, slot: str) -> None:
+    """Once the server has noticed that its reader is gone."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        look = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND active"
+        wait_until(lambda: connection.execute(look, (slot,)).fetchone() == (0,), "the slot is free")
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (slot,)
+        )

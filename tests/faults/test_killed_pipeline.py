@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.faults.capture_kit import RestingWorkload, create_tables, wait_until
-from tests.faults.pipeline_kit import Driver, assert_ledger_is_whole, finish
+from tests.faults.pipeline_kit import Driver, assert_ledger_is_whole, drop_slot, finish
 from walrelay.failpoints import NAMES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(420)]
@@ -25,6 +25,8 @@ KILLS = (
     "catchup.after=kill:2",
     "events.before_write=kill:2",
     "events.after_write=kill:2",
+    "destination.before_commit=kill:12",
+    "destination.ddl=kill:2",
     "progress.before_record=kill:2",
     "progress.after_record=kill:2",
 )
@@ -35,16 +37,11 @@ KILLS = (
 def slot(database: str) -> Iterator[str]:
     name = f"killed_{database.rpartition('_')[2]}"
     yield name
-    with psycopg.connect(database, autocommit=True) as connection:
-        look = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND active"
-        wait_until(lambda: connection.execute(look, (name,)).fetchone() == (0,), "the slot is free")
-        connection.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (name,)
-        )
+    drop_slot(database, name)
 
 
 def test_every_place_of_the_driver_is_killed() -> None:
-    ours = {"copy", "catchup", "events", "progress"}
+    ours = {"copy", "catchup", "events", "destination", "progress"}
     assert {kill.partition("=")[0] for kill in KILLS} == {name for name in NAMES if name.partition(".")[0] in ours}
 
 
@@ -56,6 +53,9 @@ def test_drivers_killed_at_every_place_lose_nothing_and_double_nothing(
     bursts = RestingWorkload(workload, burst=6, rest=0.4, sample_every=10**6)
     with bursts.running():
         for kill in KILLS:
+            if kill.startswith("destination.ddl"):
+                with bursts.paused():
+                    change_shapes(database)
             driver = Driver(database, slot, tmp_path, failpoints=kill)
             try:
                 driver.wait_killed()
@@ -76,6 +76,14 @@ def test_drivers_killed_at_every_place_lose_nothing_and_double_nothing(
             driver.close()
     finish(database, slot, tmp_path)
     assert_ledger_is_whole(database, tmp_path)
+
+
+def change_shapes(url: str) -> None:
+    """Two tables that every workload writes to."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE ledger ADD COLUMN extra_mark text")
+        connection.execute("ALTER TABLE ledger ALTER COLUMN extra_mark TYPE varchar(80)")
+        connection.execute("ALTER TABLE items ADD COLUMN extra_mark text")
 
 
 def applied(directory: Path) -> str:

@@ -1,4 +1,4 @@
-"""The same copy on a real standalone cluster gives the same result."""
+"""On a real standalone cluster: the same copy, and a pipeline that is killed under a workload and goes on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import duckdb
 import psycopg
 import pytest
 
+from tests.faults.capture_kit import RestingWorkload, create_tables
+from tests.faults.pipeline_kit import Driver, assert_ledger_is_whole, drop_slot, finish
 from walrelay.testing.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.spark
@@ -54,3 +56,29 @@ def test_a_cluster_of_two_workers_copies_what_local_spark_copies(database: str, 
     assert local.split() == ["local[*]", "200000", "20000100000"]
     assert distributed.startswith("spark://") and distributed.split()[1:] == local.split()[1:]
     assert contents(tmp_path / "cluster.duckdb") == contents(tmp_path / "local.duckdb")
+
+
+def test_a_pipeline_on_a_cluster_that_is_killed_under_a_workload_goes_on(database: str, tmp_path: Path) -> None:
+    """Tasks run on the workers; the driver dies in the middle of a copy, between two writes, and anywhere."""
+    workload = create_tables(database, seed=11, clients=2, large_rows=2_000)
+    workload.run(transactions=150)
+    bursts = RestingWorkload(workload, burst=8, rest=0.3, sample_every=10**6)
+    slot = f"cluster_{database.rpartition('_')[2]}"
+    try:
+        with SparkCluster(workers=2) as cluster, bursts.running():
+            spark = {"spark.master": cluster.url, "spark.executor.memory": "512m", "spark.cores.max": "2"}
+            for failpoint in ("copy.during=kill:3", "events.after_write=kill:3", ""):
+                driver = Driver(database, slot, tmp_path, failpoints=failpoint, spark=spark)
+                try:
+                    if failpoint:
+                        driver.wait_killed()
+                    else:
+                        driver.wait_for("ready")
+                        driver.kill()
+                finally:
+                    driver.close()
+            with bursts.paused():
+                finish(database, slot, tmp_path, spark)
+                assert_ledger_is_whole(database, tmp_path)
+    finally:
+        drop_slot(database, slot)

@@ -6,10 +6,12 @@ twice shows as well as what is missing.
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ from tests.spark.live_kit import Live
 from walrelay.config.settings import copy_settings
 from walrelay.testing.assertions import assert_replicated
 from walrelay.testing.failpoints import ENVIRONMENT, armed
+from walrelay.workers.live import PipelineStatus
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 TABLES = 25
@@ -113,6 +116,71 @@ def test_transactions_around_the_snapshot_arrive_once(live: Live, monkeypatch: p
     with psycopg.connect(live.url) as connection:
         counts = [connection.execute(f"SELECT count(*) FROM {name}").fetchone() for name in tables]  # type: ignore[call-overload]
     assert all(count is not None and count[0] > 0 for count in counts), "every table had its share"
+
+
+# -------------------------------------------------------------------------------------------- beside a large copy
+
+LARGE = 2_000_000
+LONGEST_GAP = 3.0
+
+
+class Ticks(threading.Thread):
+    """Commits a row twenty times a second, and now and then changes the large table as well."""
+
+    def __init__(self, url: str, stop: threading.Event) -> None:
+        super().__init__(name="ticks", daemon=True)
+        self._url = url
+        self._halt = stop
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        chance = random.Random(9)
+        try:
+            with psycopg.connect(self._url, autocommit=True) as connection:
+                connection.execute("SET synchronous_commit = on")
+                while not self._halt.wait(0.05):
+                    connection.execute("INSERT INTO ticks (at) VALUES (clock_timestamp())")
+                    if chance.random() < 0.3:
+                        one = chance.randint(1, LARGE)
+                        connection.execute("UPDATE large SET note = 'changed' WHERE id = %s", (one,))
+        except BaseException as error:
+            self.failure = error
+
+
+def test_other_tables_stay_current_while_a_large_one_is_copied_and_catches_up(live: Live) -> None:
+    live.sql(
+        "CREATE TABLE ticks (id bigserial PRIMARY KEY, at timestamptz)",
+        "CREATE TABLE large (id int PRIMARY KEY, note text)",
+        f"INSERT INTO large SELECT g, 'note ' || g FROM generate_series(1, {LARGE}) g",
+        "CREATE PUBLICATION p FOR TABLE ticks",
+    )
+    stop = threading.Event()
+    ticks = Ticks(live.url, stop)
+    ticks.start()
+    arrivals: list[float] = []
+    with live.running() as pipeline:
+        try:
+            first = live.wait_ready(pipeline, "public.ticks").changes
+            live.wait(pipeline, lambda status: status.changes > first, "the first tick")
+            live.sql("ALTER PUBLICATION p ADD TABLE large")
+            seen = 0
+
+            def large_is_ready(status: PipelineStatus) -> bool:
+                nonlocal seen
+                if status.changes > seen:  # before the large one is ready these are ticks
+                    seen = status.changes
+                    arrivals.append(time.monotonic())
+                return any(str(one.name) == "public.large" and one.phase == "ready" for one in status.tables)
+
+            live.wait(pipeline, large_is_ready, "the large table is ready")
+        finally:
+            stop.set()
+            ticks.join()
+        assert ticks.failure is None
+        live.wait_current(pipeline)
+        assert_replicated(live.source, live.file)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(arrivals)]
+    assert len(gaps) > 10 and max(gaps) <= LONGEST_GAP, f"a gap of {max(gaps):.1f} s among {len(gaps)}"
 
 
 # ------------------------------------------------------------------------------------------------- across tables

@@ -134,7 +134,7 @@ def _line(name: str, phase: TableReplicationPhase) -> TableLine:
 def _is_running(store: PipelineStore) -> bool:
     """Whether somebody holds the pipeline's lock."""
     try:
-        with store.acquire_pipeline_lock():
+        with store.acquire_pipeline_lock(patience=0):
             return False
     except StoreInUseError:
         return True

@@ -31,6 +31,7 @@ from walrelay.errors import (
     DiskFullError,
     MissingExtraError,
 )
+from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import TableSchema
@@ -134,6 +135,7 @@ class DuckDBDestination(SimpleDestination):
                 ],
             )  # fmt: skip
             book.copied(schema, rows.snapshot_lsn)
+            hit("destination.before_commit")
             connection.execute("COMMIT")
         return WriteResult(durable=True, rows=count)
 
@@ -174,6 +176,7 @@ class DuckDBDestination(SimpleDestination):
                     if attempt == ATTEMPTS or not any(words in str(error) for words in GONE):
                         raise
                     continue
+                hit("destination.before_commit")
                 connection.execute("COMMIT")
                 return WriteResult(durable=True, rows=count)
         raise AssertionError("unreachable")

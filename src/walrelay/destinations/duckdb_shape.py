@@ -11,6 +11,7 @@ from walrelay.destinations.duckdb_names import folded, refuse_twins
 from walrelay.destinations.duckdb_progress import NO_COLUMNS, HeldColumn, ProgressBook, Shape, of_columns, place
 from walrelay.destinations.duckdb_types import quoted
 from walrelay.errors import DestinationError, NameClashError
+from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column, SchemaVersion, TableSchema
@@ -104,6 +105,7 @@ class ShapeKeeper:
             table = place(self._catalog, schema.name)
             for step in steps(held.columns, wanted):
                 self._step(f"ALTER TABLE {table} {step}", schema.name)
+                hit("destination.ddl")
         return Shape(schema.name, columns, version.from_lsn, version.version)
 
     def _step(self, statement: str, name: TableName) -> None:

@@ -22,6 +22,9 @@ from walrelay.stores.records import (
     SchemaSnapshot,
 )
 
+LOCK_GRACE = 1.0
+"""Seconds for which a pipeline's lock may be in the way before it counts as held: a look at it takes less."""
+
 
 class StateStore(Protocol):
     """Where each table and each worker stands, and what the destination has.
@@ -144,7 +147,7 @@ class DestinationStore(StateStore, SchemaStore, Protocol):
 class PipelineStore(StateStore, SchemaStore, TableLifecycleStore, Protocol):
     """All that a pipeline needs."""
 
-    def acquire_pipeline_lock(self) -> AbstractContextManager[PipelineLock]:
+    def acquire_pipeline_lock(self, patience: float = LOCK_GRACE) -> AbstractContextManager[PipelineLock]:
         """One process at a time runs a pipeline: StoreInUseError, with the name of who does, when another has it for
         longer than a moment (somebody who only looks whether it runs may have it that long)."""
 

@@ -22,9 +22,6 @@ from walrelay.stores.records import (
 Part = Literal["phases", "schemas", "metadata", "mappings"]
 """What is loaded on its own."""
 
-LOCK_GRACE = 1.0
-"""Seconds for which a pipeline's lock may be in the way before it counts as held: a look at it takes less."""
-
 
 class CachedReads:
     """The reads of the store contract. The lock is held for a look or a change, never while a database is asked."""

@@ -12,7 +12,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from walrelay.stores.cache import LOCK_GRACE
+from walrelay.stores.base import LOCK_GRACE
 from walrelay.stores.failures import StoreInUseError, StoreNotWritableError
 
 _CARD_BYTES = 1024
@@ -21,11 +21,11 @@ _CARD_BYTES = 1024
 class FileLock:
     """Held from construction to `release`. The file's content only tells others who has it."""
 
-    def __init__(self, path: Path, what: str) -> None:
+    def __init__(self, path: Path, what: str, patience: float = LOCK_GRACE) -> None:
         self._path = path
         self._what = what
         try:
-            self._handle: int | None = self._locked()
+            self._handle: int | None = self._locked(patience)
         except OSError as error:
             reason = os.strerror(error.errno or 0).lower()
             raise StoreNotWritableError(f"cannot lock {path}: {reason}") from error
@@ -51,8 +51,8 @@ class FileLock:
         if handle is not None:
             os.close(handle)
 
-    def _locked(self) -> int:
-        deadline = time.monotonic() + LOCK_GRACE
+    def _locked(self, patience: float) -> int:
+        deadline = time.monotonic() + patience
         while True:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:

@@ -13,8 +13,8 @@ from walrelay.model.names import TableId
 from walrelay.model.phases import TableReplicationPhase, advanced, is_persisted
 from walrelay.model.progress import TableSync, WorkerType
 from walrelay.model.schema import TableSchema
-from walrelay.stores.base import PipelineLock
-from walrelay.stores.cache import LOCK_GRACE, CachedReads, merged, outlived
+from walrelay.stores.base import LOCK_GRACE, PipelineLock
+from walrelay.stores.cache import CachedReads, merged, outlived
 from walrelay.stores.failures import NoEarlierPhaseError, StoreInUseError
 from walrelay.stores.records import DestinationTableMetadata, DurableProgress, SchemaSnapshot
 
@@ -116,10 +116,10 @@ class MemoryStore(CachedReads):
             self._forget_table(table)
 
     @contextmanager
-    def acquire_pipeline_lock(self) -> Iterator[PipelineLock]:
+    def acquire_pipeline_lock(self, patience: float = LOCK_GRACE) -> Iterator[PipelineLock]:
         mine = self.pipeline_id
         with _running_changed:
-            if not _running_changed.wait_for(lambda: mine not in _running, LOCK_GRACE):
+            if not _running_changed.wait_for(lambda: mine not in _running, patience):
                 raise StoreInUseError(f"this process runs the pipeline {mine} already (thread {_running[mine]})")
             _running[mine] = threading.current_thread().name
         try:

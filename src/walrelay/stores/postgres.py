@@ -22,8 +22,7 @@ from sqlalchemy.schema import CreateSchema
 from walrelay.errors import AuthenticationError, ConfigError, DatabaseMissingError
 from walrelay.postgres.connection import connect_failure
 from walrelay.postgres.source import PostgresSource
-from walrelay.stores.base import PipelineLock
-from walrelay.stores.cache import LOCK_GRACE
+from walrelay.stores.base import LOCK_GRACE, PipelineLock
 from walrelay.stores.failures import (
     StoreAuthenticationError,
     StoreDamagedError,
@@ -76,8 +75,8 @@ class PostgresStore(SqlStore):
         super().__init__(PostgresDatabase(self._source), pipeline_id)
 
     @contextmanager
-    def acquire_pipeline_lock(self) -> Iterator[PipelineLock]:
-        lock = _SessionLock(self._source, self.pipeline_id)
+    def acquire_pipeline_lock(self, patience: float = LOCK_GRACE) -> Iterator[PipelineLock]:
+        lock = _SessionLock(self._source, self.pipeline_id, patience)
         try:
             yield lock
         finally:
@@ -113,7 +112,7 @@ class PostgresDatabase(Database):
 class _SessionLock:
     """An advisory lock, held by a connection of its own."""
 
-    def __init__(self, source: PostgresSource, pipeline_id: str) -> None:
+    def __init__(self, source: PostgresSource, pipeline_id: str, patience: float) -> None:
         self._source = source
         self._pipeline_id = pipeline_id
         me = f"walrelay process {os.getpid()} on {socket.gethostname()[:30]}"
@@ -124,7 +123,7 @@ class _SessionLock:
             raise _named(error, source) from error
         try:
             self._connection.execute(_LOCK_SESSION)
-            deadline = time.monotonic() + LOCK_GRACE
+            deadline = time.monotonic() + patience
             while not self._try(key):
                 if time.monotonic() >= deadline:
                     raise StoreInUseError(f"the pipeline {pipeline_id} is being run by {self._holder(key)}")

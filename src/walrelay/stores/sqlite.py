@@ -17,7 +17,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from walrelay.stores.base import PipelineLock
+from walrelay.stores.base import LOCK_GRACE, PipelineLock
 from walrelay.stores.failures import (
     StoreBusyError,
     StoreDamagedError,
@@ -63,9 +63,9 @@ class SqliteStore(SqlStore):
         super().__init__(SqliteDatabase(self.path, busy_timeout), pipeline_id)
 
     @contextmanager
-    def acquire_pipeline_lock(self) -> Iterator[PipelineLock]:
+    def acquire_pipeline_lock(self, patience: float = LOCK_GRACE) -> Iterator[PipelineLock]:
         """A lock on `<file>.<pipeline>.lock`: pipelines that share the file do not exclude each other."""
-        lock = FileLock(lock_path(self.path, self.pipeline_id), f"the pipeline {self.pipeline_id}")
+        lock = FileLock(lock_path(self.path, self.pipeline_id), f"the pipeline {self.pipeline_id}", patience)
         try:
             yield lock
         finally:
