@@ -53,11 +53,12 @@ def test_drivers_killed_at_every_place_lose_nothing_and_double_nothing(
     bursts = RestingWorkload(workload, burst=6, rest=0.4, sample_every=10**6)
     with bursts.running():
         for kill in KILLS:
-            if kill.startswith("destination.ddl"):
-                with bursts.paused():
-                    change_shapes(database)
             driver = Driver(database, slot, tmp_path, failpoints=kill)
             try:
+                if kill.startswith("destination.ddl"):
+                    driver.wait_for("ready")
+                    with bursts.paused():
+                        change_shapes(database)
                 driver.wait_killed()
             finally:
                 driver.close()
