@@ -2,10 +2,12 @@
 #
 #   PYTHON=...   the interpreter to build .venv with, 3.11 or newer
 #   ARGS=...     more arguments for the command behind a target: make test ARGS="-k copy -x"
+#   JOBS=...     how many test files run side by side; they wait a lot, so more than there are cores
 #   UPGRADE=1    with `make lock`: take the newest versions instead of keeping the locked ones
 
 PYTHON ?= python3
 ARGS ?=
+JOBS ?= 3
 
 BIN := .venv/bin
 LOCK := pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-emit-index-url \
