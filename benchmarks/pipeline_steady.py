@@ -30,7 +30,7 @@ SAMPLE_SECONDS = 5.0
 RETAIN_SECONDS = 60
 TABLE = """
 CREATE TABLE steady (id bigint PRIMARY KEY, account int, amount numeric(12, 2), note text, at timestamptz);
-INSERT INTO steady SELECT g, g % 1000, g * 0.01, 'note ' || md5(g::text), now() FROM generate_series(1, %(rows)s) g;
+INSERT INTO steady SELECT g, g %% 1000, g * 0.01, 'note ' || md5(g::text), now() FROM generate_series(1, %(rows)s) g;
 CREATE PUBLICATION steady FOR TABLE steady;
 """
 
