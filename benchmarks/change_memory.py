@@ -33,7 +33,7 @@ class Weight:
 def weigh_capture(rows: int, console: Console) -> list[Weight]:
     loads: dict[str, Callable[[str], None]] = {
         f"one transaction of {rows:,} rows": lambda url: _huge_transaction(url, rows),
-        f"{OPEN} interleaved open transactions": lambda url: _interleaved(url, rows // 10),
+        f"{OPEN} interleaved open transactions": lambda url: _interleaved(url, rows // 2),
         "one value of 100 MB": _huge_value,
     }
     found = []

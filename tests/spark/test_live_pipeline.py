@@ -34,6 +34,7 @@ from walrelay.stores.memory import MemoryStore
 from walrelay.testing.assertions import assert_replicated
 from walrelay.testing.failpoints import armed
 from walrelay.testing.faults import FaultyDestination, LastingFaultError
+from walrelay.testing.postgres import EmbeddedPostgres
 from walrelay.testing.workload import Workload
 from walrelay.workers import live as live_module
 
@@ -392,6 +393,24 @@ def test_a_log_of_another_slot_is_refused_by_name(shop: Live) -> None:
     shop.store().update_durable_progress(Apply(), Lineage("earlier", "7", 1, Lsn(1)), Lsn(2))
     with pytest.raises(LineageError, match="what is remembered belongs to slot earlier"):
         shop.pipeline().run(until="caught-up")
+
+
+def test_a_server_that_crashes_is_waited_out(tmp_path: Path, spark: SparkSession) -> None:
+    with EmbeddedPostgres(durable=True) as server:
+        live = Live(server.url, tmp_path, spark)
+        live.sql("CREATE TABLE t (id int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE t", "INSERT INTO t VALUES (1)")
+        with live.running() as pipeline:
+            live.wait_current(pipeline)
+            for number in range(2, 4):
+                server.stop("immediate")
+                time.sleep(3.0)  # long enough for a look at the publication to fail
+                server.start()
+                live.sql(f"INSERT INTO t VALUES ({number})")
+                live.wait_current(pipeline)
+            # A table that joins now is found and copied.
+            live.sql("CREATE TABLE late (n int)", "INSERT INTO late VALUES (1)", "ALTER PUBLICATION p ADD TABLE late")
+            live.wait_current(pipeline, "public.late")
+        assert_replicated(live.source, live.file)
 
 
 # ------------------------------------------------------------------------------------------------------ its handles
