@@ -89,7 +89,7 @@ demo: jdk env ## replicate a throwaway Postgres into DuckDB and watch it
 	$(BIN)/walrelay demo $(ARGS)
 
 test: jdk env ## run all tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-spark43: jdk .venv-spark43/.stamp ## run the tests that need Spark on Spark 4.3
 	.venv-spark43/bin/python -m pytest tests/spark $(ARGS)

@@ -291,7 +291,9 @@ def test_a_table_that_fails_for_a_while_is_tried_again_wherever_it_stands(shop: 
         change(shop, 1)
         held.release()
         shop.wait_current(pipeline)
-        assert shop.heard.retried.count("public.keyed") == shop.heard.retried.count("public.appended") == 2
+        assert shop.heard.retried.count("public.keyed") == 2
+        # Of the two that fail, one may be a catch-up with other tables, after which each is tried alone at once.
+        assert shop.heard.retried.count("public.appended") in (1, 2)
         assert_replicated(shop.source, shop.file)
         destination.reject("write_events", table="public.whole", times=3)
         change(shop, 2)
