@@ -76,7 +76,7 @@ def race_drains(rows: int, repeat: int, console: Console) -> list[Race]:
             race = Race(rows, size, Drain("pg_recvlogical"), Drain("walrelay capture"))
             for number in range(repeat + 1):  # the first round warms caches and is not counted
                 with console.status(f"draining, round {number} of {repeat}"):
-                    theirs = _pg_recvlogical(server, f"theirs_{number}", end)
+                    theirs = pg_recvlogical(server, f"theirs_{number}", end)
                     ours = _capture(server, f"ours_{number}", Path(directory) / str(number))
                 if number:
                     for drain, (seconds, cpu) in ((race.theirs, theirs), (race.ours, ours)):
@@ -100,7 +100,7 @@ def _make_backlog(server: EmbeddedPostgres, rows: int, size: int, repeat: int) -
         return str(flushed_lsn(connection))
 
 
-def _pg_recvlogical(server: EmbeddedPostgres, slot: str, end: str) -> tuple[float, float]:
+def pg_recvlogical(server: EmbeddedPostgres, slot: str, end: str) -> tuple[float, float]:
     """Seconds and CPU seconds until it has received everything."""
     command = [
         str(server.bin_dir / "pg_recvlogical"), "--dbname", server.url, "--slot", slot, "--start", "--no-loop",

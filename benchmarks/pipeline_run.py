@@ -15,7 +15,7 @@ from walrelay.pipeline import Pipeline
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import spark_session
 from walrelay.stores.sqlite import SqliteStore
-from walrelay.workers.live import PipelineStatus
+from walrelay.workers.status import PipelineStatus
 
 POLL_SECONDS = 0.005
 

@@ -23,7 +23,7 @@ import psycopg
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from benchmarks.change_speed import _pg_recvlogical
+from benchmarks.change_speed import pg_recvlogical
 from benchmarks.machine import describe_machine
 from benchmarks.pipeline_run import has_applied, running, status_of, wait_until
 from benchmarks.tables import make_bench_table
@@ -131,7 +131,7 @@ def _one_round(
         ours = time.monotonic() - begun
         drain.changes = status_of(pipeline).changes - before
     with console.status(f"{drain.kind}, round {number}: pg_recvlogical"):
-        theirs, _ = _pg_recvlogical(server, slot, str(end))
+        theirs, _ = pg_recvlogical(server, slot, str(end))
         connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
     if number:
         drain.ours.append(ours)

@@ -34,9 +34,10 @@ from walrelay.spark.session import check_java, running_session, spark_session, w
 from walrelay.stores.base import PipelineLock, PipelineStore
 from walrelay.stores.memory import MemoryStore
 from walrelay.workers.capture_process import CaptureProcess
-from walrelay.workers.live import LiveParts, LiveRun, PipelineStatus
+from walrelay.workers.live import LiveParts, LiveRun
 from walrelay.workers.progress import CopyProgress
 from walrelay.workers.report import Listener, RunSummary, Silent, TableReport
+from walrelay.workers.status import PipelineStatus
 from walrelay.workers.table_sync import CopyRun, sync_table
 
 if TYPE_CHECKING:

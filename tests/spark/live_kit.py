@@ -23,8 +23,8 @@ from walrelay.postgres.connection import connect
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
 from walrelay.stores.sqlite import SqliteStore
-from walrelay.workers.live import PipelineStatus, TableStatus
 from walrelay.workers.report import Silent
+from walrelay.workers.status import PipelineStatus, TableStatus
 
 PATIENCE = 60.0
 

@@ -26,7 +26,7 @@ from tests.spark.live_kit import Live
 from walrelay.config.settings import copy_settings
 from walrelay.testing.assertions import assert_replicated
 from walrelay.testing.failpoints import ENVIRONMENT, armed
-from walrelay.workers.live import PipelineStatus
+from walrelay.workers.status import PipelineStatus
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 TABLES = 25

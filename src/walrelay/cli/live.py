@@ -21,7 +21,7 @@ from walrelay.workers.report import TableReport
 
 if TYPE_CHECKING:
     from walrelay.pipeline import Pipeline
-    from walrelay.workers.live import PipelineStatus
+    from walrelay.workers.status import PipelineStatus
 
 QUIET_SECONDS = 10.0
 _ROOM = 6

@@ -343,8 +343,6 @@ class _Stream:
                 self._take(piece)
             self._capture.check_housekeeping()
             self._offer_idle()
-            if self._capture._target is not None:
-                self._nudger.still_waiting()
             self._confirm(reply_wanted=self.cutter.take_reply_wanted())
 
     def _heard(self, received: bool) -> None:
@@ -396,6 +394,8 @@ class _Stream:
         now = time.monotonic()
         target = self._capture._target
         eager = target is not None and position >= target > self.writer.durable_lsn
+        if target is not None and position < target and not in_flight:
+            self._nudger.still_waiting()
         if in_flight or position <= self.writer.durable_lsn or (now - self._advanced_at < IDLE_SECONDS and not eager):
             return
         self._advanced_at = now

@@ -72,16 +72,15 @@ class ChangeQuery:
         self._stopping = threading.Event()
         self._begun = threading.Event()
         """Spark has called for the first time."""
-        self._helpers = [
-            threading.Thread(target=work, name=f"walrelay-query-{work.__name__.strip('_')}", daemon=True)
-            for work in (self._start_query, self._bridge)
-        ]
+        self._helpers: list[threading.Thread] = []
 
     def start(self) -> None:
         """In the background: Spark takes seconds to start a query, and more to its first batch. What comes meanwhile
         is taken without it."""
-        for helper in self._helpers:
+        for work in (self._start_query, self._bridge):
+            helper = threading.Thread(target=work, name=f"walrelay-query{work.__name__}", daemon=True)
             helper.start()
+            self._helpers.append(helper)
 
     def _start_query(self) -> None:
         try:

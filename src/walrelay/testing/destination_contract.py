@@ -327,7 +327,7 @@ class DestinationContract:
         self, source: ContractSource, destination_factory: DestinationFactory
     ) -> None:
         if not self.durable:
-            return
+            pytest.skip("it forgets when it is let go")
         with _open(destination_factory) as destination:
             self.copied(source, destination)
             source.do(*STORIES["updates and deletes"])

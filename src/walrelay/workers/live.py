@@ -21,10 +21,9 @@ from walrelay.errors import LineageError, PublicationEmptyError, SourceError, Wa
 from walrelay.log.failures import LogGoneError
 from walrelay.log.identity import Lineage
 from walrelay.log.reader import LogReader
-from walrelay.log.status import CaptureStatus
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
-from walrelay.model.phases import Errored, Init, NoRetry, Ready, SyncDone, SyncWait, TableReplicationPhase, phase_name
+from walrelay.model.phases import Errored, Init, NoRetry, Ready, SyncDone, SyncWait
 from walrelay.model.progress import Apply
 from walrelay.postgres.catalog import PublishedTable, published_tables, storage_of
 from walrelay.postgres.connection import connect
@@ -38,6 +37,7 @@ from walrelay.workers.capture_process import CaptureProcess
 from walrelay.workers.catch_up import CatchUps
 from walrelay.workers.progress import CopyProgress
 from walrelay.workers.report import Listener, TableReport
+from walrelay.workers.status import PipelineStatus, TableStatus, table_status
 from walrelay.workers.table_sync import CopyRun, copy_once
 
 if TYPE_CHECKING:
@@ -47,31 +47,6 @@ TICK_SECONDS = 0.05
 WAITING = 32
 """Tables that may wait for their hand-over, besides those that are being copied."""
 DISCOVER_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class TableStatus:
-    """Where a table stands."""
-
-    name: TableName
-    phase: str
-    position: Lsn | None
-    """Everything up to here is in the destination."""
-    reason: str | None = None
-    solution: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineStatus:
-    """Where a pipeline stands."""
-
-    tables: tuple[TableStatus, ...]
-    position: Lsn | None
-    log_end: Lsn | None
-    changes: int
-    lag_seconds: float
-    """Age of the oldest change that is in the log but not in the destination; 0 when there is none."""
-    capture: CaptureStatus | None
 
 
 @dataclass(frozen=True)
@@ -178,7 +153,7 @@ class LiveRun:
         if board is not None:
             phases = board.phases()
             tables = tuple(
-                _table_status(name, phases.get(table), board.positions.get(table))
+                table_status(name, phases.get(table), board.positions.get(table))
                 for table, name in sorted(board.names.items(), key=lambda item: str(item[1]))
             )
         return PipelineStatus(
@@ -408,9 +383,3 @@ class LiveRun:
             or (isinstance(phase, Errored) and isinstance(phase.retry_policy, NoRetry))
             for table, phase in board.phases().items()
         )
-
-
-def _table_status(name: TableName, phase: TableReplicationPhase | None, position: Lsn | None) -> TableStatus:
-    if isinstance(phase, Errored):
-        return TableStatus(name, "errored", position, phase.reason, phase.solution)
-    return TableStatus(name, "init" if phase is None else phase_name(phase), position)
