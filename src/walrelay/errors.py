@@ -194,6 +194,13 @@ class DestinationError(WalrelayError):
     code = "destination"
 
 
+class CopyAgainError(DestinationError):
+    """A destination's table cannot follow by what is in the log alone. The pipeline copies it again."""
+
+    code = "destination.copy_again"
+    default_hint = "The pipeline copies the table again by itself."
+
+
 class DestinationNotWritableError(DestinationError):
     code = "destination.not_writable"
     default_hint = "Check that the directory exists and that you may write there."

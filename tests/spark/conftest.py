@@ -1,13 +1,16 @@
-"""One Spark session for all tests that need one."""
+"""One Spark session for all tests that need one, and what a running pipeline needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.spark.live_kit import Live
 from walrelay.spark.session import spark_session
+from walrelay.workers import live as live_module
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +18,11 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session()
     yield session
     session.stop()
+
+
+@pytest.fixture
+def live(database: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
+    monkeypatch.setattr(live_module, "DISCOVER_SECONDS", 0.1)
+    made = Live(database, tmp_path, spark)
+    yield made
+    made.close()

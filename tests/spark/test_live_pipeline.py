@@ -7,7 +7,6 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,20 +35,11 @@ from walrelay.testing.failpoints import armed
 from walrelay.testing.faults import FaultyDestination, LastingFaultError
 from walrelay.testing.postgres import EmbeddedPostgres
 from walrelay.testing.workload import Workload
-from walrelay.workers import live as live_module
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 CHECKPOINTS = Path("/dev/shm")
 TWIN = 'public."Keyed"'
 """DuckDB takes it for `public.keyed`."""
-
-
-@pytest.fixture
-def live(database: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
-    monkeypatch.setattr(live_module, "DISCOVER_SECONDS", 0.1)
-    made = Live(database, tmp_path, spark)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -166,7 +156,8 @@ def far_enough(pipeline: Pipeline) -> bool:
 
 
 def test_a_copy_whose_spark_worker_is_killed_begins_again(shop: Live) -> None:
-    shop.sql("INSERT INTO appended SELECT g, repeat('x', 500) FROM generate_series(1, 100000) AS g")
+    # small on disk, and long on its way: 200 MB, so that the copy goes on while it is looked for
+    shop.sql("INSERT INTO appended SELECT g, repeat('x', 2000000) FROM generate_series(1, 100) AS g")
     with shop.running() as pipeline, psycopg.connect(shop.url, autocommit=True) as connection:
         backend = copying_backend(connection)
         os.kill(backend, signal.SIGSTOP)  # the task waits for more

@@ -198,12 +198,13 @@ class Application:
         if not survey.changes:
             # The file's changes are not of this batch; nor is the shape that they have.
             return 0
-        shape = self._shapes[schema.id] = self._keeper.follow(self._shapes.get(schema.id), version)
-        if not shape.columns:
-            return survey.changes
         progress = self._progress.get(schema.id)
         copied = None if progress is None else progress.copied
-        run = Run(schema, shape, place(self._catalog, shape.name), source, survey, whole=copied is not None)
+        is_copied = copied is not None
+        shape = self._shapes[schema.id] = self._keeper.follow(self._shapes.get(schema.id), version, whole=is_copied)
+        if not shape.columns:
+            return survey.changes
+        run = Run(schema, shape, place(self._catalog, shape.name), source, survey, whole=is_copied)
         if survey.truncates:
             run.after_truncate = self._row(run.last_truncate_sql())[0]
             self._connection.execute(f"DELETE FROM {run.table}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.duckdb_names import folded, refuse_twins
 from walrelay.destinations.duckdb_progress import NO_COLUMNS, HeldColumn, ProgressBook, Shape, of_columns, place
 from walrelay.destinations.duckdb_types import quoted
-from walrelay.errors import DestinationError, NameClashError
+from walrelay.errors import CopyAgainError, DestinationError, NameClashError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
@@ -18,6 +19,11 @@ from walrelay.model.schema import Column, SchemaVersion, TableSchema
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+
+WIDENING = frozenset({("SMALLINT", "INTEGER"), ("SMALLINT", "BIGINT"), ("INTEGER", "BIGINT"), ("FLOAT", "DOUBLE")})
+"""Changes of a column's type that leave its values as they are. Any other may have computed new ones."""
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,14 @@ class Wanted:
         attnum = column.attnum or (self.held.attnum if self.held else 0)
         added = self.held is None or self.held.added
         return HeldColumn(column.name, attnum, duckdb_column_type(column), added)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether what is here, and changes, are enough to know what older rows hold."""
+        if self.held is None:
+            return not self.column.filled
+        before, now = self.held.type, self.becomes().type
+        return before == now or (before, now) in WIDENING or _is_wider(before, now)
 
 
 def match_columns(columns: tuple[Column, ...], held: tuple[HeldColumn, ...]) -> list[Wanted]:
@@ -58,13 +72,14 @@ class ShapeKeeper:
         self._catalog = catalog
         self._book = book
 
-    def follow(self, held: Shape | None, version: SchemaVersion) -> Shape:
-        """The table's shape for changes of this version: what is there when the version is older, else the new one."""
+    def follow(self, held: Shape | None, version: SchemaVersion, *, whole: bool) -> Shape:
+        """The table's shape for changes of this version: what is there when the version is older, else the new one.
+        `whole`: it was copied, and so has to hold in every row what the source holds."""
         if held is not None and not held.is_behind(version):
             return held
         if held is None:
             held = self._found(version.schema)
-        shape = self._create(version) if held is None else self._alter(held, version)
+        shape = self._create(version) if held is None else self._alter(held, version, whole)
         self._book.reshape(version.schema.id, shape)
         self._book.describe(version.schema)
         self._comment(version.schema)
@@ -94,9 +109,11 @@ class ShapeKeeper:
         self._connection.execute(f"CREATE TABLE {place(self._catalog, schema.name)} ({described})")
         return Shape(schema.name, columns, version.from_lsn, version.version)
 
-    def _alter(self, held: Shape, version: SchemaVersion) -> Shape:
+    def _alter(self, held: Shape, version: SchemaVersion, whole: bool) -> Shape:
         schema = version.schema
         wanted = match_columns(schema.columns, held.columns)
+        if whole:
+            self._refuse_guesses(held, wanted)
         columns = tuple(one.becomes() for one in wanted)
         if held.name != schema.name:
             self._move(held.name, schema)
@@ -107,6 +124,16 @@ class ShapeKeeper:
                 self._step(f"ALTER TABLE {table} {step}", schema.name)
                 hit("destination.ddl")
         return Shape(schema.name, columns, version.from_lsn, version.version)
+
+    def _refuse_guesses(self, held: Shape, wanted: list[Wanted]) -> None:
+        """A column may come with values in rows that are here already, or change those it has; the log has only what
+        was written since. Then the rows have to be fetched."""
+        unknown = [one.column.name for one in wanted if not one.is_told]
+        if unknown and self._connection.execute(f"SELECT 1 FROM {place(self._catalog, held.name)} LIMIT 1").fetchall():
+            raise CopyAgainError(
+                f"{held.name} was altered: what its older rows hold in {', '.join(unknown)} is not in the change log",
+                context={"table": str(held.name)},
+            )
 
     def _step(self, statement: str, name: TableName) -> None:
         import duckdb
@@ -154,6 +181,12 @@ class ShapeKeeper:
 
     def _comment(self, schema: TableSchema) -> None:
         self._connection.execute(comment(place(self._catalog, schema.name), schema))
+
+
+def _is_wider(before: str, now: str) -> bool:
+    """Whether it is a decimal with more digits before the point, and as many after it."""
+    old, new = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(now)
+    return old is not None and new is not None and old[2] == new[2] and int(old[1]) <= int(new[1])
 
 
 def comment(table: str, schema: TableSchema) -> str:

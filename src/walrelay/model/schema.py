@@ -58,6 +58,8 @@ class Column:
     attnum: int = 0
     as_text: bool = False
     """Read through a cast to text on the source: the type has no bytes that we, or Postgres, can give."""
+    filled: bool = False
+    """Rows that were there before the column was may hold something in it that no change has brought: a default."""
 
 
 @dataclass(frozen=True, slots=True)

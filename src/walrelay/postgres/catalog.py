@@ -156,4 +156,4 @@ def _is_published(row: Any, table: PublishedTable, sends_generated: bool) -> boo
 def _column(row: Any, types: TypeCatalog, unknown_types: UnknownTypes) -> Column:
     type_: PgType = types.resolve(row.type, row.modifier, row.dimensions, row.display)
     as_text = not type_.has_binary or (unknown_types == "text" and not is_known(type_))
-    return Column(row.name, type_, nullable=not row.not_null, attnum=row.attnum, as_text=as_text)
+    return Column(row.name, type_, nullable=not row.not_null, attnum=row.attnum, as_text=as_text, filled=row.filled)

@@ -57,6 +57,7 @@ def _column(column: RelationColumn, row: Any | None, types: TypeCatalog) -> Colu
         nullable=not (row is not None and same and row.not_null),
         attnum=row.attnum if row is not None and same else 0,
         as_text=not type_.has_binary,
+        filled=row is not None and same and row.filled,
     )
 
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from walrelay.destinations.events import TableRange
-from walrelay.errors import DestinationBusyError, WalrelayError
+from walrelay.errors import CopyAgainError, DestinationBusyError, WalrelayError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import (
     Catchup,
     Errored,
+    Init,
     NoRetry,
     Ready,
     TableReplicationPhase,
@@ -120,6 +121,9 @@ class TableBoard:
 
     def failed(self, table: TableId, error: WalrelayError) -> None:
         """Put the table aside, with reason, remedy and what happens next; the others go on."""
+        if isinstance(error, CopyAgainError):
+            self._copy_again(table, error)
+            return
         attempt = self._attempts.get(table, 0) + 1
         self._attempts[table] = attempt
         passes = error.retryable or isinstance(error, DestinationBusyError)
@@ -132,6 +136,12 @@ class TableBoard:
             delay = min(self._retry_delay * 2 ** (attempt - 1), LONGEST_DELAY).total_seconds()
             self._retry_at[table] = time.monotonic() + delay
         self._tell(self.names[table], error, delay)
+
+    def _copy_again(self, table: TableId, error: CopyAgainError) -> None:
+        """The log cannot bring it further: it begins anew."""
+        self.positions.pop(table, None)
+        self.set(table, Init())
+        self._tell(self.names[table], error, 0.0)
 
     def fail_named(self, error: WalrelayError) -> bool:
         """Whether the error names a table of ours, which is then put aside."""

@@ -1,0 +1,72 @@
+"""Tables that are altered while they are replicated, with rows in them that no change speaks of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spark.live_kit import Live, phases
+from walrelay.testing.assertions import assert_replicated
+from walrelay.testing.failpoints import armed
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+UNTOLD = {
+    "constant": "ADD COLUMN more int DEFAULT 7",
+    "taken_away": "ADD COLUMN more int DEFAULT 7; ALTER TABLE taken_away ALTER COLUMN more DROP DEFAULT",
+    "volatile": "ADD COLUMN more float DEFAULT random()",
+    "serial": "ADD COLUMN more serial",
+    "identity": "ADD COLUMN more int GENERATED ALWAYS AS IDENTITY",
+    "in_domain": "ADD COLUMN more sevens",
+    "computed": "ALTER COLUMN n TYPE text USING 'number ' || n",
+    "rounded": "ALTER COLUMN price TYPE numeric(6, 1)",
+}
+"""What gives rows values that no change brings, by the table to which it happens."""
+TOLD = {
+    "no_default": "ADD COLUMN more int",
+    "wider": "ALTER COLUMN n TYPE bigint",
+    "more_digits": "ALTER COLUMN price TYPE numeric(10, 2)",
+    "default_later": "ALTER COLUMN n SET DEFAULT 7",
+    "renamed": "RENAME COLUMN n TO m",
+    "dropped": "DROP COLUMN n",
+    "emptied": "ADD COLUMN more int; TRUNCATE emptied; INSERT INTO emptied VALUES (1)",
+    "empty": "ADD COLUMN more int DEFAULT 7; INSERT INTO empty VALUES (1), (2)",
+}
+
+
+def make(live: Live, *tables: str) -> None:
+    live.sql("CREATE DOMAIN sevens AS int DEFAULT 7")
+    for table in tables:
+        live.sql(
+            f"CREATE TABLE {table} (id int PRIMARY KEY, n int, price numeric(6, 2))",
+            f"INSERT INTO {table} SELECT g, g, g + 0.55 FROM generate_series(1, 1000) AS g",
+        )
+
+
+def test_tables_whose_older_rows_have_got_values_are_copied_again_and_no_others(live: Live) -> None:
+    make(live, "listed", *UNTOLD, *TOLD)
+    live.sql("DELETE FROM empty", f"CREATE PUBLICATION p FOR TABLE listed (id, n), {', '.join([*UNTOLD, *TOLD])}")
+    with live.running() as pipeline:
+        live.wait_current(pipeline)
+        live.heard.started.clear()
+        # What a publication names later was there all the time.
+        live.sql(f"ALTER PUBLICATION p SET TABLE listed (id, n, price), {', '.join([*UNTOLD, *TOLD])}")
+        for table, change in {**UNTOLD, **TOLD}.items():
+            live.sql(f"ALTER TABLE {table} {change}")
+        for table in ("listed", *UNTOLD, *TOLD):
+            live.sql(f"UPDATE {table} SET id = -id WHERE id = 1")
+        live.wait_current(pipeline)
+        assert_replicated(live.source, live.file)
+        assert set(live.heard.started) == {f"public.{name}" for name in ("listed", *UNTOLD)}
+
+
+def test_a_table_altered_between_its_snapshot_and_its_catch_up_is_copied_again(live: Live) -> None:
+    make(live, "items")
+    live.sql("CREATE PUBLICATION p FOR TABLE items")
+    with live.running() as pipeline:
+        with armed("copy.after_finished=sleep:1"):
+            live.wait(pipeline, lambda _: phases(pipeline).get("public.items") == "finished_copy", "it is copied")
+            live.sql("ALTER TABLE items ADD COLUMN more int DEFAULT 7", "UPDATE items SET n = 0 WHERE id = 1")
+            live.wait_ready(pipeline)
+        live.wait_current(pipeline)
+        assert live.heard.started == ["public.items", "public.items"]
+        assert_replicated(live.source, live.file)
