@@ -51,7 +51,7 @@ else \
 fi
 endef
 
-env: .venv/.stamp ## create or refresh .venv from the locks and compile the kernels
+env: .venv/.stamp ## create or refresh .venv from the locks, with kernels compiled and Spark's classes archived
 
 # The stamp comes last, so an interrupted run is taken up again by the next one.
 .venv/.stamp: requirements/dev.lock pyproject.toml
@@ -59,8 +59,8 @@ env: .venv/.stamp ## create or refresh .venv from the locks and compile the kern
 	$(BIN)/python -c '' 2>/dev/null || { rm -rf .venv; "$$@" venv --quiet --python "$$py" .venv; }; \
 	"$$@" pip install --python $(BIN)/python --require-hashes -r requirements/dev.lock; \
 	"$$@" pip install --python $(BIN)/python --no-deps --no-build-isolation -e .
-	@echo "compiling the kernels"
-	@$(BIN)/python -m walrelay.decode.warm
+	@echo "compiling the kernels and archiving Spark's classes; this takes about a minute"
+	@$(BIN)/python -m walrelay.spark.class_archive & $(BIN)/python -m walrelay.decode.warm && wait
 	@touch $@
 
 # The benchmarks' own packages go into .venv, the peer they compare with into an environment of its own.
@@ -80,6 +80,7 @@ env: .venv/.stamp ## create or refresh .venv from the locks and compile the kern
 	.venv-spark43/bin/python -c '' 2>/dev/null || { rm -rf .venv-spark43; "$$@" venv --quiet --python "$$py" .venv-spark43; }; \
 	"$$@" pip install --python .venv-spark43/bin/python --require-hashes -r requirements/spark43.lock; \
 	"$$@" pip install --python .venv-spark43/bin/python --no-deps --no-build-isolation -e .
+	@.venv-spark43/bin/python -m walrelay.spark.class_archive
 	@touch $@
 
 jdk:

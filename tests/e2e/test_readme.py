@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
 ADDRESS = "postgresql://me@db.example.com:5432/app"
 

@@ -156,40 +156,39 @@ def far_enough(pipeline: Pipeline) -> bool:
 
 
 def test_a_copy_whose_spark_worker_is_killed_begins_again(shop: Live) -> None:
-    # small on disk, and long on its way: 200 MB, so that the copy goes on while it is looked for
-    shop.sql("INSERT INTO appended SELECT g, repeat('x', 2000000) FROM generate_series(1, 100) AS g")
+    # Small on disk, and long on its way: 1.2 GB, so that the copy still goes on when it was found.
+    shop.sql("INSERT INTO keyed SELECT g, repeat('x', 4000000) FROM generate_series(1001, 1300) AS g")
     with shop.running() as pipeline, psycopg.connect(shop.url, autocommit=True) as connection:
-        backend = copying_backend(connection)
+        backend, port = copying_backend(connection)
         os.kill(backend, signal.SIGSTOP)  # the task waits for more
         try:
-            daemon = next(one for one in psutil.Process().children(recursive=True) if is_daemon(one))
-            for worker in daemon.children():
-                worker.kill()
+            worker = next(one for one in psutil.Process().children(recursive=True) if has_port(one, port))
+            worker.kill()
         finally:
             os.kill(backend, signal.SIGCONT)
         change(shop, 1)
+        shop.sql("DELETE FROM keyed WHERE id > 1000")
         shop.wait_current(pipeline)
-        assert "public.appended" in shop.heard.retried
+        assert "public.keyed" in shop.heard.retried
         assert_replicated(shop.source, shop.file)
 
 
-def copying_backend(connection: psycopg.Connection[Any]) -> int:
-    """The server's process that sends rows of the large table; it is caught in the act."""
-    question = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT%appended%' AND state = 'active'"
+def copying_backend(connection: psycopg.Connection[Any]) -> tuple[int, int]:
+    """The server's process that sends rows of the large table, caught in the act, and its client's port."""
+    question = (
+        "SELECT pid, client_port FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT%keyed%' AND state = 'active'"
+    )
     deadline = time.monotonic() + 60
     while (row := connection.execute(question + " AND pid <> pg_backend_pid()").fetchone()) is None:
         assert time.monotonic() < deadline, "it was never copied"
-    return int(row[0])
+    return int(row[0]), int(row[1])
 
 
-def is_daemon(process: psutil.Process) -> bool:
-    """Whether it is the one from which Spark's workers are forked."""
+def has_port(process: psutil.Process, port: int) -> bool:
     try:
-        parent = process.parent()
-        ours = "walrelay.spark.daemon" in process.cmdline()
-        return ours and parent is not None and "walrelay.spark.daemon" not in parent.cmdline()
+        return any(one.laddr.port == port for one in process.net_connections("tcp4") if one.laddr)
     except psutil.Error:
-        return False  # it has ended
+        return False
 
 
 # --------------------------------------------------------------------------------------------- tables come and leave

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from walrelay.errors import JavaMissingError, SparkStartError
+from walrelay.spark.class_archive import archive_options
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
@@ -59,7 +60,7 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     quiet = Path(str(files("walrelay.spark").joinpath("log4j2.properties")))
     chosen = {**LOCAL_SETTINGS, **(settings or {})}
-    chosen["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile=file:{quiet}"
+    chosen["spark.driver.extraJavaOptions"] += f" {archive_options()} -Dlog4j2.configurationFile=file:{quiet}"
     conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
     interrupt = signal.getsignal(signal.SIGINT)
     SparkContext(conf=conf, gateway=_quiet_gateway(conf))

@@ -14,6 +14,8 @@ from typing import Self
 
 import pyspark
 
+from walrelay.spark.class_archive import archive_options
+
 START_SECONDS = 60
 
 
@@ -78,6 +80,8 @@ class SparkCluster:
             "SPARK_HOME": str(home),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_NO_DAEMONIZE": "1",
+            # For executors too, which inherit it: clusters of tests live for seconds, and should start soon.
+            "JAVA_TOOL_OPTIONS": f"-XX:TieredStopAtLevel=1 {archive_options()}",
         }
         with (self._directory / f"{log}.log").open("wb") as words:
             process = subprocess.Popen([*command, *arguments], stdout=words, stderr=words, env=environment)
