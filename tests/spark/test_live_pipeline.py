@@ -417,6 +417,7 @@ def test_it_is_started_watched_and_stopped_and_runs_only_once_at_a_time(shop: Li
     assert pipeline.wait(0) is None
     status = shop.wait_current(pipeline)
     assert [str(one.name) for one in status.tables] == ["public.appended", "public.keyed", "public.whole"]
+    status = shop.wait(pipeline, lambda status: status.capture is not None, "capture has said something")
     assert status.capture is not None and status.capture.slot == shop.slot
     change(shop, 1)
     status = shop.wait_current(pipeline)
