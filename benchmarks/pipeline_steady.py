@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ ROWS = 200_000
 WARM_SECONDS, FULL_SECONDS = 10.0, 30.0
 SAMPLE_SECONDS = 5.0
 RETAIN_SECONDS = 60
+_YARD = bytes(8_000_000)
 TABLE = """
 CREATE TABLE steady (id bigint PRIMARY KEY, account int, amount numeric(12, 2), note text, at timestamptz);
 INSERT INTO steady SELECT g, g %% 1000, g * 0.01, 'note ' || md5(g::text), now() FROM generate_series(1, %(rows)s) g;
@@ -92,7 +94,7 @@ def _wait_for_no_lag(pipeline: Pipeline) -> None:
 
 def _watch(pipeline: Pipeline, directory: Path, server: int, seconds: float, steady: Steady) -> None:
     begun, before = time.monotonic(), status_of(pipeline).changes
-    then = begun
+    then, used = begun, _cpu_seconds(server)
     while (now := time.monotonic()) - begun < seconds:
         time.sleep(max(0.0, then + SAMPLE_SECONDS - now))
         now = time.monotonic()
@@ -102,6 +104,9 @@ def _watch(pipeline: Pipeline, directory: Path, server: int, seconds: float, ste
             time.sleep(0.05)
         status = status_of(pipeline)
         sample = {"at": now - begun, "rate": (status.changes - before) / (now - then), "lag": max(lags)}
+        sample["yardstick"] = _yardstick()
+        cores, used = used, _cpu_seconds(server)
+        sample |= {f"cores_{who}": (used[who] - cores[who]) / (now - then) for who in used}
         sample |= {f"memory_{role}": size for role, size in _memory(server).items()}
         sample["memory"] = sum(size for name, size in sample.items() if name.startswith("memory_"))
         files = [path for path in (directory / "log").rglob("*") if path.is_file()]
@@ -111,6 +116,36 @@ def _watch(pipeline: Pipeline, directory: Path, server: int, seconds: float, ste
         sample["wal_bytes"] = float((status.capture.retained_wal_bytes or 0) if status.capture else 0)
         steady.samples.append(sample)
         before, then = status.changes, now
+
+
+def _yardstick() -> float:
+    """Milliseconds for a piece of work that is always the same. A virtual machine has faster and slower minutes: what
+    grows together with this has not grown."""
+    best = float("inf")
+    for _ in range(3):
+        begun = time.perf_counter()
+        hashlib.sha256(_YARD).digest()
+        best = min(best, time.perf_counter() - begun)
+    return best * 1e3
+
+
+def _cpu_seconds(server: int) -> dict[str, float]:
+    """Used up so far by the server, and by the pipeline with all its processes."""
+
+    def spent(processes: Iterable[psutil.Process]) -> float:
+        total = 0.0
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                # What ended, and was waited for, is its parent's.
+                total += times.user + times.system + times.children_user + times.children_system
+        return total
+
+    served = psutil.Process(server)
+    return {
+        "server": spent([served, *served.children(recursive=True)]),
+        "pipeline": spent(process for process, _ in roles_below(os.getpid(), server)),
+    }
 
 
 def _memory(server: int) -> dict[str, float]:
@@ -142,7 +177,17 @@ def show_steady(steady: Steady, console: Console) -> None:
         f" then {np.mean([sample['rate'] for sample in steady.samples]):,.0f} for {seconds / 60:.1f} minutes:"
         f" lag median {np.median(lags):.2f} s, worst {lags.max():.2f} s"
     )
-    for name in ("lag", "memory", "log_files", "log_bytes", "duckdb_bytes", "wal_bytes"):
+    for name in (
+        "yardstick",
+        "cores_server",
+        "cores_pipeline",
+        "lag",
+        "memory",
+        "log_files",
+        "log_bytes",
+        "duckdb_bytes",
+        "wal_bytes",
+    ):
         last = steady.samples[-1][name]
         console.print(f"  {name:13} last third / first third: {steady.growth(name):.2f}   at the end {last:,.2f}")
 
@@ -154,7 +199,7 @@ def plot_steady(steady: Steady, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     at = [sample["at"] / 60 for sample in steady.samples]
-    figure, axes = plt.subplots(4, 1, figsize=(9.5, 9), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(5, 1, figsize=(9.5, 11), sharex=True, layout="constrained")
 
     def draw(axis: Any, names: dict[str, str], scale: float, label: str) -> None:
         for name, title in names.items():
@@ -168,18 +213,23 @@ def plot_steady(steady: Steady, path: Path) -> None:
     roles = {name: name.removeprefix("memory_") for name in steady.samples[0] if name.startswith("memory_")}
     draw(axes[0], {"rate": "changes/s"}, 1e3, "thousand changes/s")
     draw(axes[1], {"lag": "lag"}, 1, "lag, s")
-    draw(axes[2], roles, 1e6, "memory, MB")
+    slow = axes[1].twinx()
+    slow.plot(at, [sample["yardstick"] for sample in steady.samples], color="#8d939b", linewidth=0.8, linestyle=":")
+    slow.set_ylabel("a fixed piece of work, ms (dotted)")
+    slow.set_ylim(bottom=0)
+    draw(axes[2], {"cores_server": "Postgres", "cores_pipeline": "pipeline and writer"}, 1, "cores in use")
+    draw(axes[3], roles, 1e6, "memory, MB")
     draw(
-        axes[3],
+        axes[4],
         {"log_bytes": "change log", "duckdb_bytes": "DuckDB file", "wal_bytes": "WAL kept back"},
         1e6,
         "on disk, MB",
     )
-    twin = axes[3].twinx()
+    twin = axes[4].twinx()
     twin.plot(at, [sample["log_files"] for sample in steady.samples], color="#8d939b", linewidth=0.8, linestyle=":")
     twin.set_ylabel("files of the log (dotted)")
     twin.set_ylim(bottom=0)
-    axes[3].set_xlabel("minutes")
+    axes[4].set_xlabel("minutes")
     axes[0].set_title(
         f"A pipeline at half of its maximal rate ({steady.rate:,.0f} of {steady.maximal_rate:,.0f} changes/s)",
         loc="left",
