@@ -208,14 +208,14 @@ def plot_steady(steady: Steady, path: Path) -> None:
         axis.set_ylim(bottom=0)
         axis.spines[["top", "right"]].set_visible(False)
         if len(names) > 1:
-            axis.legend(frameon=False, ncols=len(names), fontsize=8, loc="lower right")
+            axis.legend(frameon=False, ncols=len(names), fontsize=8, loc="upper right")
 
     roles = {name: name.removeprefix("memory_") for name in steady.samples[0] if name.startswith("memory_")}
     draw(axes[0], {"rate": "changes/s"}, 1e3, "thousand changes/s")
     draw(axes[1], {"lag": "lag"}, 1, "lag, s")
     slow = axes[1].twinx()
     slow.plot(at, [sample["yardstick"] for sample in steady.samples], color="#8d939b", linewidth=0.8, linestyle=":")
-    slow.set_ylabel("a fixed piece of work, ms (dotted)")
+    slow.set_ylabel("fixed work, ms (dotted)")
     slow.set_ylim(bottom=0)
     draw(axes[2], {"cores_server": "Postgres", "cores_pipeline": "pipeline and writer"}, 1, "cores in use")
     draw(axes[3], roles, 1e6, "memory, MB")
