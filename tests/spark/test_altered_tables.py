@@ -7,6 +7,7 @@ import pytest
 from tests.spark.live_kit import Live, phases
 from walrelay.testing.assertions import assert_replicated
 from walrelay.testing.failpoints import armed
+from walrelay.workers import live as live_module
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -31,6 +32,12 @@ TOLD = {
     "emptied": "ADD COLUMN more int; TRUNCATE emptied; INSERT INTO emptied VALUES (1)",
     "empty": "ADD COLUMN more int DEFAULT 7; INSERT INTO empty VALUES (1), (2)",
 }
+
+
+@pytest.fixture(autouse=True)
+def seldom(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tables look like is not found out by a chance look at the publication."""
+    monkeypatch.setattr(live_module, "DISCOVER_SECONDS", 3600.0)
 
 
 def make(live: Live, *tables: str) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from walrelay.cli.progress import Board, duration, progress_display
 from walrelay.cli.summary import show_summary
-from walrelay.errors import ConnectionLostError, RightsError
+from walrelay.errors import ConnectionLostError, CopyAgainError, RightsError
 from walrelay.model.names import TableName
 from walrelay.model.special import Special
 from walrelay.workers.report import Listener, RunSummary, TableReport
@@ -176,6 +176,13 @@ def finish_two(listener: Listener) -> None:
     listener.table_retrying(ORDERS, LOST, 1.0)
     listener.table_finished(TableReport(ORDERS, 1234, 2.0, attempts=2))
     listener.table_finished(TableReport(ITEMS, 0, 1.0, error=RightsError("not allowed")))
+
+
+def test_a_table_that_is_copied_again_has_not_failed() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    with progress_display(console) as listener:
+        listener.table_retrying(ORDERS, CopyAgainError("public.orders was altered"), 0.0)
+    assert written(console) == "public.orders was altered; it is copied again\n"
 
 
 def test_without_a_terminal_there_is_one_line_a_table_and_the_notices() -> None:

@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from walrelay.errors import WalrelayError
+from walrelay.errors import CopyAgainError, WalrelayError
 from walrelay.model.names import TableName
 from walrelay.workers.report import Listener, TableReport
 
@@ -291,6 +291,8 @@ def duration(seconds: float) -> str:
 
 
 def retry_words(table: TableName, error: WalrelayError, seconds: float) -> str:
+    if isinstance(error, CopyAgainError):
+        return f"{error.message}; it is copied again"
     return f"{table}: {error.message}; trying again in {duration(seconds)}"
 
 

@@ -57,18 +57,30 @@ def check_version(connection: Connection) -> int:
 
 def published_tables(connection: Connection, publication: str) -> list[PublishedTable]:
     """The publication's tables, never an empty list: an empty publication is a mistake that says so (SEMANTICS 12)."""
-    version = check_version(connection)
+    check_version(connection)
     with talking("reading the publication"):
         found = connection.execute(statement("publication"), {"publication": publication}).fetchone()
         if found is None:
             raise _missing(connection, publication)
-        name = "publication_tables_15" if version >= 150_000 else "publication_tables_14"
-        rows = connection.execute(statement(name), {"publication": publication}).fetchall()
-    if not rows:
+    tables = _published(connection, publication)
+    if not tables:
         raise PublicationEmptyError(
             f"publication {publication} has no tables",
             hint=f"ALTER PUBLICATION {quote_name(publication)} ADD TABLE …, or create it FOR ALL TABLES.",
         )
+    return tables
+
+
+def published_table(connection: Connection, publication: str, table: TableId) -> PublishedTable | None:
+    """One of them as it is now, if it still is one."""
+    found = _published(connection, publication, table)
+    return found[0] if found else None
+
+
+def _published(connection: Connection, publication: str, table: TableId | None = None) -> list[PublishedTable]:
+    name = "publication_tables_15" if connection.info.server_version >= 150_000 else "publication_tables_14"
+    with talking("reading the publication"):
+        rows = connection.execute(statement(name), {"publication": publication, "table": table}).fetchall()
     return [
         PublishedTable(
             row.id,
