@@ -20,7 +20,7 @@ from walrelay.model.lsn import Lsn
 from walrelay.model.phases import DataSync, Errored, FinishedCopy, NoRetry, TimedRetry
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special
-from walrelay.postgres.catalog import PublishedTable, published_table, read_schema
+from walrelay.postgres.catalog import PublishedTable, published_now, read_schema
 from walrelay.postgres.ranges import CtidRange, plan_ranges
 from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot
@@ -139,7 +139,7 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
 def _schema(run: CopyRun, snapshot: Snapshot, table: PublishedTable) -> TableSchema:
     """What the snapshot has of the table. What was found out before may have changed: a column that was added since
     would be left out of the copy, and no change tells of it again."""
-    now = published_table(snapshot.connection, run.source.publication, table.id)
+    now = published_now(snapshot.connection, run.source.publication, table)
     if now is None:
         raise TableMissingError(f"{table.name} has left the publication", context={"table": str(table.name)})
     return read_schema(snapshot.connection, now, run.settings.unknown_types)
