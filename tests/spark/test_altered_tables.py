@@ -77,3 +77,18 @@ def test_a_table_altered_between_its_snapshot_and_its_catch_up_is_copied_again(l
         live.wait_current(pipeline)
         assert live.heard.started == ["public.items", "public.items"]
         assert_replicated(live.source, live.file)
+
+
+def test_a_table_that_was_renamed_before_is_copied_again_too(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the file it still has its old name."""
+    monkeypatch.setattr(live_module, "DISCOVER_SECONDS", 0.1)
+    make(live, "items")
+    live.sql("CREATE PUBLICATION p FOR TABLE items")
+    with live.running() as pipeline:
+        live.wait_current(pipeline)
+        live.sql("ALTER TABLE items RENAME TO things")
+        live.wait(pipeline, lambda _: "public.things" in phases(pipeline), "its name is found")
+        live.sql("ALTER TABLE things ADD COLUMN more int DEFAULT 7", "UPDATE things SET n = 0 WHERE id = 1")
+        live.wait_current(pipeline)
+        assert live.heard.started == ["public.items", "public.things"]
+        assert_replicated(live.source, live.file)

@@ -325,10 +325,11 @@ def _naming(schema: TableSchema) -> Iterator[None]:
         raise DestinationError(
             f"DuckDB could not take changes of {schema.name} ({type(error).__name__})",
             hint="Copy the table again; with --debug DuckDB's own words are shown.",
-            context={"table": str(schema.name)},
+            context={"table": str(schema.name), "table_id": schema.id},
         ) from error
     except (DestinationError, SpecialValueError) as error:
         error.context.setdefault("table", str(schema.name))
+        error.context["table_id"] = schema.id
         raise
 
 

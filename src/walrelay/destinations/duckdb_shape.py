@@ -131,8 +131,7 @@ class ShapeKeeper:
         unknown = [one.column.name for one in wanted if not one.is_told]
         if unknown and self._connection.execute(f"SELECT 1 FROM {place(self._catalog, held.name)} LIMIT 1").fetchall():
             raise CopyAgainError(
-                f"{held.name} was altered: what its older rows hold in {', '.join(unknown)} is not in the change log",
-                context={"table": str(held.name)},
+                f"{held.name} was altered: what its older rows hold in {', '.join(unknown)} is not in the change log"
             )
 
     def _step(self, statement: str, name: TableName) -> None:

@@ -144,9 +144,13 @@ class TableBoard:
         self._tell(self.names[table], error, 0.0)
 
     def fail_named(self, error: WalrelayError) -> bool:
-        """Whether the error names a table of ours, which is then put aside."""
-        name = error.context.get("table")
-        found = [table for table, known in dict(self.names).items() if name is not None and str(known) == str(name)]
+        """Whether the error names a table of ours, which is then put aside. Its id says it better than its name, which
+        may be another one by now."""
+        number, name = error.context.get("table_id"), error.context.get("table")
+        if number in self.names:
+            found = [number]
+        else:
+            found = [table for table, known in dict(self.names).items() if name is not None and str(known) == str(name)]
         for table in found:
             self.failed(table, error)
         return bool(found)
