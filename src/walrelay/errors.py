@@ -255,6 +255,15 @@ class SparkJobError(SparkError):
     default_hint = "Run again with --debug to see Spark's own words."
 
 
+class SparkLostError(SparkError):
+    code = "spark.lost"
+    retryable = True
+    default_hint = (
+        "Its JVM has ended: the machine's memory may have been short, or somebody has killed it. "
+        "Start again: it goes on where it was."
+    )
+
+
 class StateMissingError(WalrelayError):
     code = "pipeline.no_state"
     default_hint = "Give the directory that `walrelay replicate --state` uses; by default walrelay-state."

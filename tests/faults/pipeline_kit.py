@@ -86,6 +86,10 @@ class Driver:
         """The process that captures beside it."""
         return self._descendant("walrelay.workers.capture_child")
 
+    def jvm(self) -> psutil.Process | None:
+        """Spark's."""
+        return self._descendant("org.apache.spark.deploy.SparkSubmit")
+
     def _descendant(self, word: str) -> psutil.Process | None:
         try:
             for one in psutil.Process(self.process.pid).children(recursive=True):

@@ -79,6 +79,30 @@ def test_drivers_killed_at_every_place_lose_nothing_and_double_nothing(
     assert_ledger_is_whole(database, tmp_path)
 
 
+def test_spark_killed_in_a_copy_and_among_changes_is_named_and_the_next_run_goes_on(
+    database: str, slot: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT n::int AS id, md5(n::text) AS word FROM generate_series(1, 1000000) n"
+        )
+        connection.execute("ALTER TABLE t ADD PRIMARY KEY (id)")
+        connection.execute("CREATE PUBLICATION p FOR TABLE t")
+        for word in ("running", "ready"):
+            driver = Driver(database, slot, tmp_path)
+            try:
+                driver.wait_for(word)
+                connection.execute("UPDATE t SET word = %s WHERE id <= 1000", (word,))
+                jvm = driver.jvm()
+                assert jvm is not None
+                jvm.kill()
+                assert "Spark" in driver.wait_for("failed spark.lost")
+                assert driver.process.wait(60) == 1
+            finally:
+                driver.close()
+    finish(database, slot, tmp_path)
+
+
 def change_shapes(url: str) -> None:
     """Two tables that every workload writes to."""
     with psycopg.connect(url, autocommit=True) as connection:

@@ -71,7 +71,8 @@ class RunLock:
 
     def release(self) -> None:
         """Remove the directory with all that is in it, then let go."""
-        if self._handle is None:
+        handle, self._handle = self._handle, None
+        if handle is None:
             return
         directory = self._path.parent
         for entry in directory.iterdir():
@@ -80,8 +81,7 @@ class RunLock:
         self._path.unlink(missing_ok=True)
         with suppress(OSError):
             directory.rmdir()
-        os.close(self._handle)
-        self._handle = None
+        os.close(handle)
 
 
 def _remove(entry: Path) -> None:

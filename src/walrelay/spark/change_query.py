@@ -11,9 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from walrelay.errors import SparkJobError, WalrelayError
+from walrelay.errors import SparkJobError, SparkLostError, WalrelayError
 from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
+from walrelay.spark.failures import insist, spark_failures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,7 +85,8 @@ class ChangeQuery:
 
     def _start_query(self) -> None:
         try:
-            self._build()
+            with spark_failures("starting the streaming query"):
+                self._build()
         except BaseException as error:  # raised by check()
             self._error = error
 
@@ -120,8 +122,13 @@ class ChangeQuery:
         """Raise what ended the query."""
         if self._error is not None:
             raise self._error
-        if self._query is not None and not self._query.isActive and not self._stopping.is_set():
-            failure = self._query.exception()
+        query = self._query
+        if (
+            query is not None
+            and not insist("watching the streaming query", lambda: query.isActive)
+            and not self._stopping.is_set()
+        ):
+            failure = insist("asking why the streaming query ended", query.exception)
             raise SparkJobError(f"the streaming query ended: {str(failure).splitlines()[0] if failure else 'stopped'}")
 
     def stop(self) -> None:
@@ -129,7 +136,8 @@ class ChangeQuery:
         for helper in self._helpers:
             helper.join()
         if self._query is not None:
-            self._query.stop()
+            with suppress(SparkLostError):  # then there is nothing to stop
+                insist("stopping the streaming query", self._query.stop)
             self._query = None
         if self._checkpoint is not None:
             shutil.rmtree(self._checkpoint, ignore_errors=True)

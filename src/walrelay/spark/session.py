@@ -53,6 +53,8 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    from walrelay.spark.failures import spark_failures
+
     found = given or running_session()
     if found is not None:
         return found
@@ -63,11 +65,12 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     chosen["spark.driver.extraJavaOptions"] += f" {archive_options()} -Dlog4j2.configurationFile=file:{quiet}"
     conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
     interrupt = signal.getsignal(signal.SIGINT)
-    SparkContext(conf=conf, gateway=_quiet_gateway(conf))
-    if threading.current_thread() is threading.main_thread():
-        # Spark takes Ctrl-C for itself; whoever handles it here ends in better order.
-        signal.signal(signal.SIGINT, interrupt)
-    return SparkSession.builder.getOrCreate()
+    with spark_failures("starting"):
+        SparkContext(conf=conf, gateway=_quiet_gateway(conf))
+        if threading.current_thread() is threading.main_thread():
+            # Spark takes Ctrl-C for itself; whoever handles it here ends in better order.
+            signal.signal(signal.SIGINT, interrupt)
+        return SparkSession.builder.getOrCreate()
 
 
 def running_session() -> SparkSession | None:
@@ -111,9 +114,12 @@ def warm_workers(spark: SparkSession) -> None:
 
 def stop_session() -> None:
     """Stop the active session, if any: at the end of a command, so that its processes end before it does."""
-    session = running_session()
-    if session is not None:
-        session.stop()
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    with suppress(Py4JError, ConnectionError):  # its JVM is gone, and whoever needed it has said so
+        session = running_session()
+        if session is not None:
+            session.stop()
 
 
 def check_java() -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
 from walrelay.destinations.events import EventBatch, TableRange
-from walrelay.errors import LineageError, PublicationEmptyError, SourceError, WalrelayError
+from walrelay.errors import LineageError, PublicationEmptyError, SourceError, SparkLostError, WalrelayError
 from walrelay.log.failures import LogGoneError
 from walrelay.log.identity import Lineage
 from walrelay.log.reader import LogReader
@@ -30,6 +31,7 @@ from walrelay.postgres.connection import connect
 from walrelay.postgres.slot import Nudger
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.change_query import ChangeQuery
+from walrelay.spark.failures import insist
 from walrelay.stores.base import PipelineLock, PipelineStore
 from walrelay.workers.apply import ApplyWorker
 from walrelay.workers.board import TableBoard
@@ -139,7 +141,8 @@ class LiveRun:
             self._show_progress(False)
             query.stop()
             if self._jobs and any(not job.done() for job in self._jobs.values()):
-                parts.spark.sparkContext.cancelAllJobs()
+                with suppress(SparkLostError):
+                    insist("cancelling copies", parts.spark.sparkContext.cancelAllJobs)
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def head(self) -> Lsn:
