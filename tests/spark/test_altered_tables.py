@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.spark.live_kit import Live, phases
+from walrelay.config.settings import copy_settings
 from walrelay.testing.assertions import assert_replicated
 from walrelay.testing.failpoints import armed
 from walrelay.workers import live as live_module
@@ -91,4 +92,21 @@ def test_a_table_that_was_renamed_before_is_copied_again_too(live: Live, monkeyp
         live.sql("ALTER TABLE things ADD COLUMN more int DEFAULT 7", "UPDATE things SET n = 0 WHERE id = 1")
         live.wait_current(pipeline)
         assert live.heard.started == ["public.items", "public.things"]
+        assert_replicated(live.source, live.file)
+
+
+def test_a_table_that_is_renamed_while_it_waits_for_its_copy_is_copied(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_module, "DISCOVER_SECONDS", 1.0)
+    make(live, "one", "other")
+    live.sql("CREATE PUBLICATION p FOR TABLE one, other")
+    one_by_one = copy_settings(retry_delay=0.1, retries=8, max_tables=1)
+    with armed("copy.during=sleep:1"), live.running(settings=one_by_one) as pipeline:
+        live.wait(pipeline, lambda _: "data_sync" in phases(pipeline).values(), "one is being copied")
+        (waiting,) = [name for name, phase in phases(pipeline).items() if phase == "init"]
+        live.sql(f"ALTER TABLE {waiting} RENAME TO renamed")
+        live.wait_ready(pipeline, "public.renamed")
+        live.wait_current(pipeline)
+        assert live.heard.retried
         assert_replicated(live.source, live.file)

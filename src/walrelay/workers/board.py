@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from walrelay.destinations.events import TableRange
-from walrelay.errors import CopyAgainError, DestinationBusyError, WalrelayError
+from walrelay.errors import CopyAgainError, DestinationBusyError, TableMissingError, WalrelayError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import (
@@ -126,7 +126,8 @@ class TableBoard:
             return
         attempt = self._attempts.get(table, 0) + 1
         self._attempts[table] = attempt
-        passes = error.retryable or isinstance(error, DestinationBusyError)
+        # A table may have been renamed since it was found; the next look at the publication knows.
+        passes = error.retryable or isinstance(error, (DestinationBusyError, TableMissingError))
         retry = passes and attempt <= self._retries
         policy = TimedRetry(attempt) if retry else NoRetry()
         self.set(table, Errored(error.message, error.hint or None, policy))

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination, TableRows
-from walrelay.errors import SparkJobError, TableMissingError, WalrelayError
+from walrelay.errors import SparkJobError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.phases import DataSync, Errored, FinishedCopy, NoRetry, TimedRetry
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special
-from walrelay.postgres.catalog import PublishedTable, published_now, read_schema
+from walrelay.postgres.catalog import PublishedTable, read_schema
 from walrelay.postgres.ranges import CtidRange, plan_ranges
 from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot
@@ -109,7 +109,9 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
     application = task_name(run.id, table.id, attempt)
     try:
         with exported_snapshot(run.source, application=f"walrelay {run.id} snapshot", table=table.name) as snapshot:
-            schema = _schema(run, snapshot, table)
+            schema = read_schema(
+                snapshot.connection, table, run.settings.unknown_types, publication=run.source.publication
+            )
             run.destination.drop_table_for_copy(schema)
             run.store.clear_table_copy_state(table.id)
             run.store.update_table_replication_state(table.id, DataSync())
@@ -134,15 +136,6 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
         return Copied(landed.rows, landed.treated, snapshot.visible, seen_lsn)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _schema(run: CopyRun, snapshot: Snapshot, table: PublishedTable) -> TableSchema:
-    """What the snapshot has of the table. What was found out before may have changed: a column that was added since
-    would be left out of the copy, and no change tells of it again."""
-    now = published_now(snapshot.connection, run.source.publication, table)
-    if now is None:
-        raise TableMissingError(f"{table.name} has left the publication", context={"table": str(table.name)})
-    return read_schema(snapshot.connection, now, run.settings.unknown_types)
 
 
 def _landed(
