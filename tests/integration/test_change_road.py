@@ -41,7 +41,7 @@ def capture_all(url: str, log: Path, *, slot: str, **settings: object) -> Captur
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_sample_of_a_wild_workload_is_found_in_the_log(database: str, tmp_path: Path, seed: int) -> None:
     """Concurrent clients; savepoints, aborts, large transactions, key changes, truncates, DDL; samples all along."""
-    workload = Workload(database, seed=seed, clients=4, large_rows=8_000, ddl=DDL_KINDS if seed != 2 else ())
+    workload = Workload(database, seed=seed, clients=4, large_rows=12_000, ddl=DDL_KINDS if seed != 2 else ())
     samples = []
     log = tmp_path / "log"
     slot = f"wild_{seed}_{threading.get_native_id()}"
