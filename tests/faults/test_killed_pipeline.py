@@ -84,7 +84,7 @@ def test_spark_killed_in_a_copy_and_among_changes_is_named_and_the_next_run_goes
 ) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(
-            "CREATE TABLE t AS SELECT n::int AS id, md5(n::text) AS word FROM generate_series(1, 1000000) n"
+            "CREATE TABLE t AS SELECT n::int AS id, md5(n::text) AS word FROM generate_series(1, 200000) n"
         )
         connection.execute("ALTER TABLE t ADD PRIMARY KEY (id)")
         connection.execute("CREATE PUBLICATION p FOR TABLE t")

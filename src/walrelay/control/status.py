@@ -11,10 +11,10 @@ from pathlib import Path
 
 from walrelay.errors import ConfigError, StateMissingError
 from walrelay.log.identity import read_lineage
-from walrelay.log.reader import LogReader
 from walrelay.log.readers import ReaderPositions
 from walrelay.log.status import CaptureStatus, read_status
 from walrelay.log.storage import open_storage
+from walrelay.log.view import LogView
 from walrelay.model.phases import Errored, TableReplicationPhase, phase_name
 from walrelay.model.progress import Apply
 from walrelay.stores.base import PipelineStore
@@ -97,7 +97,7 @@ def _report(store: PipelineStore, pipeline: str, location: str) -> StatusReport:
     progress = store.get_durable_progress(Apply())
     storage = open_storage(location)
     capture = read_status(storage)
-    reader = LogReader(storage)
+    reader = LogView(storage)
     there = read_lineage(storage) is not None
     end = reader.end() if there else None
     applied = progress.lsn if progress is not None else ReaderPositions(storage).positions().get(pipeline)
