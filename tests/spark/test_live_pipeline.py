@@ -341,11 +341,18 @@ def test_a_destination_that_is_held_or_slow_loses_nothing(shop: Live) -> None:
 
 def test_without_sparks_checkpoint_it_goes_on_or_ends_by_name_and_goes_on_the_next_time(shop: Live) -> None:
     """Progress is the store's and the destination's. Whether Spark makes its directory again depends on the moment."""
-    before = set(CHECKPOINTS.glob(f"walrelay-checkpoint-{os.getpid()}-*"))
+
+    def checkpoints() -> set[Path]:
+        return set(CHECKPOINTS.glob(f"walrelay-checkpoint-{os.getpid()}-*"))
+
+    before = checkpoints()
     pipeline = shop.pipeline()
     pipeline.start()
+    shop.wait(
+        pipeline, lambda _: any(list(made.glob("commits/*")) for made in checkpoints() - before), "Spark has begun"
+    )
     shop.wait_current(pipeline)
-    (checkpoint,) = set(CHECKPOINTS.glob(f"walrelay-checkpoint-{os.getpid()}-*")) - before
+    (checkpoint,) = checkpoints() - before
     shutil.rmtree(checkpoint)
     change(shop, 1)
     try:

@@ -23,10 +23,15 @@ if TYPE_CHECKING:
 TRIGGER = "50 milliseconds"
 """How often Spark looks at the log: a change waits half of it, on average."""
 BRIDGE_SECONDS = 0.05
+SETTLE_SECONDS = 3.0
+"""A query takes several seconds of a processor to start. First copies are better off without, and what is done by then
+needs none."""
 _SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "walrelay-checkpoint-"
 _MANAGER_PACKAGES = ("checkpointing.", "")
 """Where Spark's versions have the class."""
+_STARTING = threading.Lock()
+"""One query starts at a time: one that is no longer wanted may still be at it when the next of its name comes."""
 
 
 def sweep(root: Path) -> None:
@@ -73,35 +78,47 @@ class ChangeQuery:
         self._stopping = threading.Event()
         self._begun = threading.Event()
         """Spark has called for the first time."""
-        self._helpers: list[threading.Thread] = []
+        self._taking = threading.Lock()
+        self._owning = threading.Lock()
+        """For whoever decides what becomes of the query."""
+        self._bridging: threading.Thread | None = None
 
     def start(self) -> None:
         """In the background: Spark takes seconds to start a query, and more to its first batch. What comes meanwhile
         is taken without it."""
-        for work in (self._start_query, self._bridge):
-            helper = threading.Thread(target=work, name=f"walrelay-query{work.__name__}", daemon=True)
-            helper.start()
-            self._helpers.append(helper)
+        threading.Thread(target=self._start_query, name="walrelay-start-query", daemon=True).start()
+        self._bridging = threading.Thread(target=self._bridge, name="walrelay-bridge", daemon=True)
+        self._bridging.start()
 
     def _start_query(self) -> None:
+        if self._stopping.wait(SETTLE_SECONDS):
+            return
         try:
-            with spark_failures("starting the streaming query"):
-                self._build()
+            with _STARTING:
+                if not self._stopping.is_set():
+                    with spark_failures("starting the streaming query"):
+                        query = self._build()
+                    with self._owning:
+                        self._query = query
+                    if self._stopping.is_set():
+                        self._end()
         except BaseException as error:  # raised by check()
             self._error = error
+            self._end()
 
     def _bridge(self) -> None:
         seen = self._start
         while not (self._begun.wait(BRIDGE_SECONDS) or self._stopping.is_set()):
             try:
-                if (end := self._log.end()) > seen:
-                    self._take(end)
-                    seen = end
+                with self._taking:
+                    if (end := self._log.end()) > seen:
+                        self._take(end)
+                        seen = end
             except BaseException as error:  # raised by check()
                 self._error = error
                 return
 
-    def _build(self) -> None:
+    def _build(self) -> StreamingQuery:
         # Spark writes the checkpoint twice a batch: memory will do where there is some.
         local = (self._spark.sparkContext.master or "").startswith("local")
         root = _SHARED_MEMORY if local and _SHARED_MEMORY.is_dir() else None
@@ -109,7 +126,7 @@ class ChangeQuery:
         self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
         session = _light_session(self._spark)
         stream = session.readStream.format("walrelay").option("log", self._location).option("from", str(self._start))
-        self._query = (
+        return (
             stream.load()
             .writeStream.foreachBatch(self._batch)
             .queryName(self._name)
@@ -132,24 +149,32 @@ class ChangeQuery:
             raise SparkJobError(f"the streaming query ended: {str(failure).splitlines()[0] if failure else 'stopped'}")
 
     def stop(self) -> None:
+        """Nothing is taken any more when this returns. A query that is still starting is not waited for: it is stopped
+        as soon as it has started."""
         self._stopping.set()
-        for helper in self._helpers:
-            helper.join()
-        if self._query is not None:
+        if self._bridging is not None:
+            self._bridging.join()
+        self._end()
+        with self._taking:
+            pass  # Spark may have called already, and not yet told us that it has started
+
+    def _end(self) -> None:
+        with self._owning:
+            query, self._query = self._query, None
+        if query is not None:
             with suppress(SparkLostError):  # then there is nothing to stop
-                insist("stopping the streaming query", self._query.stop)
-            self._query = None
+                insist("stopping the streaming query", query.stop)
         if self._checkpoint is not None:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def _batch(self, _: DataFrame, _batch_id: int) -> None:
         """Spark's callback, one batch after the other, in a thread of its own."""
         self._begun.set()
-        if self._stopping.is_set():
-            return
         try:
-            # As far as the log is by now, not as it was when Spark looked.
-            self._take(self._log.end())
+            with self._taking:
+                if not self._stopping.is_set():
+                    # As far as the log is by now, not as it was when Spark looked.
+                    self._take(self._log.end())
         except BaseException as error:
             self._error = error
             if isinstance(error, WalrelayError):

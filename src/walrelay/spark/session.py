@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,8 +130,14 @@ def check_java() -> None:
     if java is None:
         where = f"in JAVA_HOME ({home})" if home else "on the PATH"
         raise JavaMissingError(f"Spark needs Java, and there is none {where}")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    match = re.search(r'version "(\d+)', said)
-    version = int(match[1]) if match else 0
+    version = _java_version(java)
     if version < OLDEST_JAVA:
         raise JavaMissingError(f"Spark needs Java {OLDEST_JAVA} or newer; {java} is {version or 'of unknown version'}")
+
+
+@cache
+def _java_version(java: str) -> int:
+    """0 when it does not say."""
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    match = re.search(r'version "(\d+)', said)
+    return int(match[1]) if match else 0
