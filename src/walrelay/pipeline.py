@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
@@ -20,7 +20,7 @@ from walrelay.config.settings import Ack, CaptureSettings, CopySettings, capture
 from walrelay.decode.warm import ensure_warm
 from walrelay.destinations.base import Destination, DestinationContext
 from walrelay.destinations.staging import staging_area, sweep
-from walrelay.errors import ConfigError, CopyFailedError
+from walrelay.errors import ConfigError, CopyFailedError, SparkLostError
 from walrelay.log.capture import Until
 from walrelay.log.identity import Lineage, read_lineage
 from walrelay.log.reader import LogReader
@@ -30,6 +30,7 @@ from walrelay.postgres.catalog import PublishedTable, published_tables, storage_
 from walrelay.postgres.connection import connect
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
+from walrelay.spark.failures import insist
 from walrelay.spark.session import check_java, running_session, spark_session, warm_workers
 from walrelay.stores.base import PipelineLock, PipelineStore
 from walrelay.stores.memory import MemoryStore
@@ -256,7 +257,8 @@ class Pipeline:
         being written is finished, and capture ends cleanly."""
         self._stopping.set()
         if self._spark is not None and self.mode == "copy":
-            self._spark.sparkContext.cancelAllJobs()
+            with suppress(SparkLostError):
+                insist("cancelling copies", self._spark.sparkContext.cancelAllJobs)
 
     def _discover(self) -> list[PublishedTable]:
         """The tables, largest first, so that the cores do not wait for a late giant."""

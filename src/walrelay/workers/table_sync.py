@@ -27,6 +27,7 @@ from walrelay.postgres.snapshot import Snapshot, exported_snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.copy_job import LandedCopy, run_copy_job
 from walrelay.spark.copy_task import CopyTask
+from walrelay.spark.failures import insist
 from walrelay.stores.base import PipelineStore
 from walrelay.workers.lock_watch import LockWatch, TableLockedError
 from walrelay.workers.progress import task_name
@@ -121,7 +122,7 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
                 schema,
                 range_bytes=run.settings.range_bytes,
                 max_ranges=run.settings.max_ranges,
-                parallelism=run.spark.sparkContext.defaultParallelism,
+                parallelism=insist("planning a copy", lambda: run.spark.sparkContext.defaultParallelism),
             )
             directory.mkdir()
             hit("copy.during")
