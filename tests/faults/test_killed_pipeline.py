@@ -15,6 +15,7 @@ import pytest
 from tests.faults.capture_kit import RestingWorkload, create_tables, wait_until
 from tests.faults.pipeline_kit import Driver, assert_ledger_is_whole, drop_slot, finish
 from walrelay.failpoints import NAMES
+from walrelay.model.lsn import Lsn
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(420)]
 
@@ -111,12 +112,12 @@ def change_shapes(url: str) -> None:
         connection.execute("ALTER TABLE items ADD COLUMN extra_mark text")
 
 
-def applied(directory: Path) -> str:
+def applied(directory: Path) -> Lsn:
     """How far the destination is, by its own word."""
     while True:
         try:
             with duckdb.connect(str(directory / "out.duckdb"), read_only=True) as connection:
                 row = connection.execute("SELECT applied_lsn FROM _walrelay.progress WHERE table_id = 0").fetchone()
-                return "" if row is None else str(row[0]).rjust(24, "0")
+                return Lsn(0) if row is None else Lsn.parse(row[0])
         except duckdb.IOException:
             continue

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from pathlib import Path
 from subprocess import PIPE
@@ -210,6 +211,7 @@ def test_a_reader_that_polls_never_sees_half_a_batch(database: str, tmp_path: Pa
         assert polling.stdout.readline() == "polling\n"
         for after, to in itertools.pairwise(ends[10:]):
             destination.write_events(EventBatch(reader, after, to))
+            time.sleep(0.01)  # a pipeline comes back after 50 ms; without a pause the other hardly ever gets in
     finally:
         said, _ = polling.communicate("enough\n")
         destination.shutdown()

@@ -24,7 +24,8 @@ settings = {"spark.master": master, "spark.executor.memory": "512m", "spark.core
 spark = spark_session(settings=settings)
 Pipeline(PostgresSource(url, publication="p"), DuckDBDestination(path), spark=spark).run()
 table = spark.read.format("walrelay").option("url", url).option("table", "t").load()
-print(spark.sparkContext.master, table.count(), table.agg({"id": "sum"}).collect()[0][0])
+count, total = table.selectExpr("count(*)", "sum(id)").first()
+print(spark.sparkContext.master, count, total)
 spark.stop()
 """
 
