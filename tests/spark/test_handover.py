@@ -7,6 +7,7 @@ twice shows as well as what is missing.
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import subprocess
 import sys
@@ -180,7 +181,9 @@ def test_other_tables_stay_current_while_a_large_one_is_copied_and_catches_up(li
         live.wait_current(pipeline)
         assert_replicated(live.source, live.file)
     gaps = [later - earlier for earlier, later in itertools.pairwise(arrivals)]
-    assert len(gaps) > 10 and max(gaps) <= LONGEST_GAP, f"a gap of {max(gaps):.1f} s among {len(gaps)}"
+    # Others may be using the processors, too: three programs on one take three times as long.
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert len(gaps) > 10 and max(gaps) <= LONGEST_GAP * crowd, f"a gap of {max(gaps):.1f} s among {len(gaps)}"
 
 
 # ------------------------------------------------------------------------------------------------- across tables
