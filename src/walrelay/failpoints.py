@@ -29,6 +29,7 @@ NAMES: Final = frozenset(
         "events.after_write",
         "destination.before_commit",
         "destination.ddl",
+        "destination.piece",
         "progress.before_record",
         "progress.after_record",
         "copy.during",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +41,20 @@ class TestDuckDBDestination(DestinationContract):
         with duckdb.connect(str(destination.path), read_only=True) as reader:
             found: list[dict[str, Any]] = reader.sql(f"FROM {table}").to_arrow_table().to_pylist()
             return found
+
+
+class TestDuckDBDestinationInPieces(TestDuckDBDestination):
+    """Copies are loaded a few rows at a time, as if they were gigabytes."""
+
+    test_changes_lead_to_what_the_source_holds = None  # changes go as always
+    test_a_batch_may_come_again = None
+
+    @pytest.fixture
+    def destination_factory(self, tmp_path: Path) -> DestinationFactory:
+        return lambda: DuckDBDestination(tmp_path / "pieces.duckdb", piece_bytes=400)
+
+    @pytest.fixture(autouse=True)
+    def nothing_is_left(self, tmp_path: Path, destination: Destination) -> Iterator[None]:
+        yield
+        with duckdb.connect(str(tmp_path / "pieces.duckdb")) as reader:
+            assert not reader.sql("FROM duckdb_tables() WHERE starts_with(table_name, '_walrelay')").fetchall()

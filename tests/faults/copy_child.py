@@ -24,8 +24,9 @@ class Telling(Silent):
 def main(url: str, path: str, busy_seconds: str) -> None:
     settings = CopySettings(range_bytes=4 * 1024 * 1024, busy_timeout=busy_seconds)  # type: ignore[arg-type]
     source = PostgresSource(url, publication="p")
+    destination = DuckDBDestination(path, piece_bytes=512 * 1024)
     try:
-        summary = Pipeline(source, DuckDBDestination(path), settings=settings, listener=Telling()).run()
+        summary = Pipeline(source, destination, settings=settings, listener=Telling()).run()
     except WalrelayError as error:
         print("failed", error.code, flush=True)
         sys.exit(1)

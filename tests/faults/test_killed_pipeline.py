@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(420)]
 
 KILLS = (
     "copy.during=kill:2",
+    "destination.piece=kill:2",
     "copy.after_finished=kill:2",
     "catchup.before=kill:2",
     "catchup.after=kill:2",

@@ -7,7 +7,6 @@ twice shows as well as what is missing.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from tests.spark.live_kit import Live
 from walrelay.config.settings import copy_settings
 from walrelay.testing.assertions import assert_replicated
 from walrelay.testing.failpoints import ENVIRONMENT, armed
+from walrelay.workers import catch_up
 from walrelay.workers.status import PipelineStatus
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -96,6 +96,8 @@ def test_transactions_around_the_snapshot_arrive_once(live: Live, monkeypatch: p
     live.sql(*(f"CREATE TABLE {name} (n int)" for name in tables), "CREATE PUBLICATION p FOR ALL TABLES")
     # In two of the runs the log lags behind the copies.
     monkeypatch.setenv(ENVIRONMENT, "segment.before_publish=sleep:0.3" if run % 2 else "")
+    # In two of them a table catches up in many pieces.
+    monkeypatch.setattr(catch_up, "PIECE_BYTES", 2_000 if run >= 2 else catch_up.PIECE_BYTES)
     stop = threading.Event()
     clients = [Schedules(live.url, 100 * run + number, tables[number::CLIENTS], stop) for number in range(CLIENTS)]
     for client in clients:
@@ -181,9 +183,7 @@ def test_other_tables_stay_current_while_a_large_one_is_copied_and_catches_up(li
         live.wait_current(pipeline)
         assert_replicated(live.source, live.file)
     gaps = [later - earlier for earlier, later in itertools.pairwise(arrivals)]
-    # Others may be using the processors, too: three programs on one take three times as long.
-    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    assert len(gaps) > 10 and max(gaps) <= LONGEST_GAP * crowd, f"a gap of {max(gaps):.1f} s among {len(gaps)}"
+    assert len(gaps) > 10 and max(gaps) <= LONGEST_GAP, f"a gap of {max(gaps):.1f} s among {len(gaps)}"
 
 
 # ------------------------------------------------------------------------------------------------- across tables

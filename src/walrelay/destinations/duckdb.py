@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from walrelay.decode.base import DUCKDB, Target
-from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.base import DestinationContext, SimpleDestination, TableRows, WriteResult
 from walrelay.destinations.duckdb_apply import Application
+from walrelay.destinations.duckdb_load import PIECE_BYTES, Loading, Piece, cut
 from walrelay.destinations.duckdb_names import refuse_twins
-from walrelay.destinations.duckdb_progress import NO_COLUMNS, WHOLE, ProgressBook, place
+from walrelay.destinations.duckdb_progress import WHOLE, ProgressBook, place
 from walrelay.destinations.duckdb_shape import comment
-from walrelay.destinations.duckdb_types import projection, quoted
+from walrelay.destinations.duckdb_types import quoted
 from walrelay.destinations.events import EventBatch
+from walrelay.destinations.turns import Turns
 from walrelay.errors import (
     DestinationBusyError,
     DestinationCorruptError,
@@ -65,18 +66,24 @@ class DuckDBDestination(SimpleDestination):
     takes_events = True
     materializes = True
 
-    def __init__(self, path: str | Path, *, memory_limit: str | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        memory_limit: str | None = None,
+        threads: int | None = None,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
         self.path = Path(path)
+        self._piece_bytes = piece_bytes
         # The order of rows in a table means nothing, and keeping it costs time and memory.
         self._settings: dict[str, str] = {"preserve_insertion_order": "false"}
         if memory_limit is not None:
             self._settings["memory_limit"] = memory_limit
         if threads is not None:
             self._settings["threads"] = str(threads)
-        self._lock = threading.Lock()
-        self._counting = threading.Lock()
-        self._waiting = 0
-        """Threads that want the file."""
+        self._lock = Turns()
+        self._loads: dict[TableId, threading.Lock] = {}
         self._held_since = 0.0
         """Since when the file is attached; 0 when it is not."""
         self._context: DestinationContext | None = None
@@ -109,58 +116,80 @@ class DuckDBDestination(SimpleDestination):
         return self.path.parent / f".{self.path.name}.walrelay"
 
     def drop_table_for_copy(self, schema: TableSchema) -> None:
-        """Forget what was applied. The copy replaces the table; until then the old rows stay readable."""
-        with self._attached() as (connection, catalog):
-            book = ProgressBook(connection, catalog)
-            if book.knows(schema.id):
-                connection.execute("BEGIN")
-                book.forget(schema.id)
-                connection.execute("COMMIT")
-
-    def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
-        with self._attached() as (connection, catalog):
-            table = place(catalog, schema.name)
+        """Forget what was applied, and what an attempt has left. The copy replaces the table; until then the old rows
+        stay readable."""
+        with self._alone(schema), self._attached() as (connection, catalog):
             book = ProgressBook(connection, catalog)
             connection.execute("BEGIN")
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(catalog)}.{quoted(schema.name.schema)}")
-            refuse_twins(connection, schema)
-            count = self._replace(connection, table, schema, rows)
-            connection.execute(comment(table, schema))
-            connection.execute(
-                "INSERT OR REPLACE INTO _walrelay.tables VALUES (?, ?, ?, ?, ?, ?, ?, now())",
-                [
-                    schema.name.schema, schema.name.name, schema.id, list(schema.primary_key),
-                    [str(column.type) for column in schema.columns], count,
-                    None if rows.snapshot_lsn is None else str(rows.snapshot_lsn),
-                ],
-            )  # fmt: skip
-            book.copied(schema, rows.snapshot_lsn)
-            hit("destination.before_commit")
+            Loading(schema).drop(connection, catalog)
+            if book.knows(schema.id):
+                book.forget(schema.id)
             connection.execute("COMMIT")
+
+    def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
+        loading, pieces = Loading(schema), cut(schema, rows.files, self._piece_bytes)
+        with self._alone(schema):
+            return self._write_pieces(schema, rows, loading, pieces)
+
+    def _alone(self, schema: TableSchema) -> threading.Lock:
+        """Two copies of one table would build on each other."""
+        return self._loads.setdefault(schema.id, threading.Lock())
+
+    def _write_pieces(self, schema: TableSchema, rows: TableRows, loading: Loading, pieces: list[Piece]) -> WriteResult:
+        try:
+            count = self._load_before_last(schema, loading, pieces)
+            with self._attached() as (connection, catalog):
+                connection.execute("BEGIN")
+                self._prepare(connection, catalog, schema)
+                if len(pieces) > 1:
+                    count += loading.add(connection, catalog, pieces[-1], first=False)
+                    loading.put_in_place(connection, catalog)
+                else:
+                    count += loading.replace(connection, catalog, pieces)
+                if pieces and count != rows.rows_total:
+                    raise DestinationError(f"{schema.name} took {count} of {rows.rows_total} rows")
+                self._record_copy(connection, catalog, schema, count, rows.snapshot_lsn)
+                hit("destination.before_commit")
+                connection.execute("COMMIT")
+        except BaseException:
+            if len(pieces) > 1:
+                with suppress(Exception), self._attached() as (connection, catalog):
+                    loading.drop(connection, catalog)
+            raise
         return WriteResult(durable=True, rows=count)
 
+    def _load_before_last(self, schema: TableSchema, loading: Loading, pieces: list[Piece]) -> int:
+        """All pieces but the last; between two of them the file is free for others."""
+        count = 0
+        for number, piece in enumerate(pieces[:-1]):
+            with self._attached() as (connection, catalog):
+                connection.execute("BEGIN")
+                if number == 0:
+                    self._prepare(connection, catalog, schema)
+                count += loading.add(connection, catalog, piece, first=number == 0)
+                connection.execute("COMMIT")
+            hit("destination.piece")
+        return count
+
     @staticmethod
-    def _replace(connection: DuckDBPyConnection, table: str, schema: TableSchema, rows: TableRows) -> int:
-        columns = [f"{quoted(column.name)} {duckdb_column_type(column)}" for column in schema.columns]
-        if not schema.columns:
-            columns = [f"{NO_COLUMNS} BOOLEAN"]
-        if not rows.files or not schema.columns:
-            connection.execute(f"CREATE OR REPLACE TABLE {table} ({', '.join(columns)})")
-            return 0
-        landed = [f"landed_{place}" for place in range(len(schema.columns))]
-        selected = ", ".join(
-            f"{projection(column, name)} AS {quoted(column.name)}"
-            for column, name in zip(schema.columns, landed, strict=True)
-        )
-        files = "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in rows.paths()) + "]"
-        # A directory called key=value would otherwise become a column.
-        source = f"read_parquet({files}, union_by_name=false, hive_partitioning=false)"
-        ((count,),) = connection.execute(
-            f"CREATE OR REPLACE TABLE {table} AS SELECT {selected} FROM {source} AS landed({', '.join(landed)})"
-        ).fetchall()
-        if count != rows.rows_total:
-            raise DestinationError(f"{schema.name} took {count} of {rows.rows_total} rows")
-        return int(count)
+    def _prepare(connection: DuckDBPyConnection, catalog: str, schema: TableSchema) -> None:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(catalog)}.{quoted(schema.name.schema)}")
+        refuse_twins(connection, schema)
+
+    @staticmethod
+    def _record_copy(
+        connection: DuckDBPyConnection, catalog: str, schema: TableSchema, count: int, snapshot_lsn: Lsn | None
+    ) -> None:
+        connection.execute(comment(place(catalog, schema.name), schema))
+        connection.execute(
+            "INSERT OR REPLACE INTO _walrelay.tables VALUES (?, ?, ?, ?, ?, ?, ?, now())",
+            [
+                schema.name.schema, schema.name.name, schema.id, list(schema.primary_key),
+                [str(column.type) for column in schema.columns], count,
+                None if snapshot_lsn is None else str(snapshot_lsn),
+            ],
+        )  # fmt: skip
+        ProgressBook(connection, catalog).copied(schema, snapshot_lsn)
 
     def write_events(self, batch: EventBatch) -> WriteResult:
         """Everything of the batch that is new, with the position reached, in one transaction."""
@@ -206,7 +235,7 @@ class DuckDBDestination(SimpleDestination):
     @contextmanager
     def _attached(self) -> Iterator[tuple[DuckDBPyConnection, str]]:
         """The file, ours alone, within a DuckDB that stays; and what it is called there."""
-        with self._next_in_line():
+        with self._lock:
             session = self._session = self._session or self._new_session()
             if not self._held_since:
                 if not self._patiently(lambda: self._attach(session)):
@@ -223,22 +252,13 @@ class DuckDBDestination(SimpleDestination):
             finally:
                 self._release(session, went_well)
 
-    @contextmanager
-    def _next_in_line(self) -> Iterator[None]:
-        with self._counting:
-            self._waiting += 1
-        with self._lock:
-            with self._counting:
-                self._waiting -= 1
-            yield
-
     def _release(self, session: DuckDBPyConnection, went_well: bool) -> None:
         """Let go of the file, unless another thread of ours waits for it: with many tables, attaching takes longer than
         what is done. Readers elsewhere get their turn nevertheless."""
         with suppress(_duckdb().Error):
             session.execute("ROLLBACK")
         held = time.monotonic() - self._held_since
-        if went_well and self._waiting and held < LONGEST_HOLD:
+        if went_well and self._lock.is_wanted and held < LONGEST_HOLD:
             return
         self._held_since = 0.0
         if went_well:

@@ -15,6 +15,7 @@ from walrelay.destinations.base import Destination
 from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import DestinationBusyError, WalrelayError
 from walrelay.failpoints import hit
+from walrelay.log.cuts import cuts
 from walrelay.log.identity import Lineage
 from walrelay.log.reader import LogReader
 from walrelay.log.readers import ReaderPositions
@@ -28,8 +29,9 @@ from walrelay.workers.board import TableBoard
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BATCH_BYTES = 256 * 1024 * 1024
-"""Of data files in one write to the destination; a backlog comes in several."""
+BATCH_BYTES = 64 * 1024 * 1024
+"""Of data files in one write to the destination; a backlog comes in several. A larger one would be a little faster, but
+nothing is seen of it, and nobody else is let in, until it is through."""
 FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
 
 
@@ -71,7 +73,7 @@ class ApplyWorker:
     def take(self, to: Lsn) -> None:
         """A batch of Spark's: everything up to `to`."""
         with self._lock:
-            for end in self._cuts(to):
+            for end in cuts(self.log, self.position, to, BATCH_BYTES):
                 if self._stopping.is_set():
                     return
                 self._apply(end)
@@ -100,16 +102,6 @@ class ApplyWorker:
         if self._positions.positions().get(self._reader) is None:
             self._positions.record(self._reader, start)
         return start
-
-    def _cuts(self, to: Lsn) -> Iterator[Lsn]:
-        """Where to cut a long way: at ends of segments, so that each piece is about `BATCH_BYTES`."""
-        size = 0
-        for entry in self.log.entries(self.position, to) if to > self.position else []:
-            size += entry.bytes
-            if size >= BATCH_BYTES and entry.end_lsn < to:
-                yield entry.end_lsn
-                size = 0
-        yield to
 
     def _apply(self, to: Lsn) -> None:
         """Write everything up to `to`, whatever it takes, then record it."""

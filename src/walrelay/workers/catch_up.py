@@ -10,9 +10,13 @@ from walrelay.destinations.base import Destination
 from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import hit
+from walrelay.log.cuts import bytes_of, cuts
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
+
+PIECE_BYTES = 8 * 1024 * 1024
+"""Of the tables' data files in one write: less than a second for DuckDB, for which the others wait."""
 
 
 @dataclass
@@ -28,16 +32,20 @@ class CatchUps:
     """Called by each table's own worker. Whoever comes while a write goes on waits, and then goes with all others who
     came meanwhile: a write has a price of its own, whatever it holds."""
 
-    def __init__(self, destination: Destination, log: LogReader, batch: Callable[..., EventBatch]) -> None:
+    def __init__(
+        self, destination: Destination, log: LogReader, batch: Callable[..., EventBatch], stopping: threading.Event
+    ) -> None:
         self._destination = destination
         self._log = log
         self._batch = batch
+        self._stopping = stopping
         self._pending: list[_Request] = []
         self._arriving = threading.Lock()
         self._writing = threading.Lock()
 
-    def catch_up(self, table: TableId, visible: str, target: Lsn) -> Lsn:
-        """Bring a table, copied under a snapshot that sees `visible`, to `target` or further (SEMANTICS 8)."""
+    def catch_up(self, table: TableId, visible: str, target: Lsn) -> Lsn | None:
+        """Bring a table, copied under a snapshot that sees `visible`, to `target` or further (SEMANTICS 8); None when
+        the pipeline stops first."""
         mine = _Request(table, visible, target)
         with self._arriving:
             self._pending.append(mine)
@@ -45,25 +53,37 @@ class CatchUps:
             with self._arriving:
                 together, self._pending = self._pending, []
             if together:
-                self._write(together)
+                self._write(together, self._log.start())
         if mine.error is not None:
             raise mine.error
-        assert mine.reached is not None
         return mine.reached
 
-    def _write(self, together: list[_Request]) -> None:
-        start, to = self._log.start(), max(self._log.end(), *(one.target for one in together))
-        ranges = tuple(TableRange(one.table, start, unseen_by=one.visible) for one in together)
+    def _write(self, together: list[_Request], after: Lsn) -> None:
+        """All of them from `after` on, piece by piece, so that tables which are ready get in between; until no more has
+        come meanwhile than one piece, which is what the apply worker is left with when it takes them over."""
+        tables = {one.table for one in together}
+        target = max(one.target for one in together)
         try:
             hit("catchup.before")
-            self._destination.write_events(self._batch(start, to, ranges))
+            while True:
+                for end in cuts(self._log, after, max(self._log.end(), target), PIECE_BYTES, tables, inside=True):
+                    if self._stopping.is_set():
+                        return
+                    ranges = tuple(TableRange(one.table, after, unseen_by=one.visible) for one in together)
+                    self._destination.write_events(self._batch(after, end, ranges))
+                    after = end
+                if self._behind(after, tables) <= PIECE_BYTES:
+                    break
             hit("catchup.after")
         except WalrelayError as error:
             if len(together) == 1:
                 together[0].error = error
                 return
             for one in together:  # whoever fails, fails alone
-                self._write([one])
+                self._write([one], after)
             return
         for one in together:
-            one.reached = to
+            one.reached = after
+
+    def _behind(self, after: Lsn, tables: set[TableId]) -> int:
+        return sum(bytes_of(entry, tables) for entry in self._log.entries(after, self._log.end()))

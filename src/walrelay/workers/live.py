@@ -80,7 +80,7 @@ class LiveRun:
         self._parts = parts
         self._id = uuid.uuid4().hex[:8]
         self._nudger = Nudger(parts.source)
-        self._catch_ups = CatchUps(parts.destination, parts.log, self._batch)
+        self._catch_ups = CatchUps(parts.destination, parts.log, self._batch, parts.stopping)
         self._attempts: dict[TableId, int] = {}
         self._jobs: dict[TableId, Future[None]] = {}
         self._published: dict[TableId, PublishedTable] = {}
@@ -327,7 +327,10 @@ class LiveRun:
             target = board.wait_for_catchup(table.id, parts.stopping)
             if target is None or not self._wait_for_log(copied.seen_lsn):
                 return
-            board.set(table.id, SyncDone(self._catch_ups.catch_up(table.id, copied.visible, target)))
+            reached = self._catch_ups.catch_up(table.id, copied.visible, target)
+            if reached is None:
+                return
+            board.set(table.id, SyncDone(reached))
         except WalrelayError as error:
             if not parts.stopping.is_set():
                 board.failed(table.id, error)

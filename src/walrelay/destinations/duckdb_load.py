@@ -1,0 +1,127 @@
+"""A table's landed copy into a DuckDB file, piece by piece.
+
+Who loads has the file for himself, and changes of all other tables wait meanwhile. So a large copy lets go of the file
+between its pieces; until the last one is in, they stand in a table of their own, which then takes the other's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from walrelay.decode.table import duckdb_column_type
+from walrelay.destinations.base import LandedFile
+from walrelay.destinations.duckdb_progress import NO_COLUMNS, place
+from walrelay.destinations.duckdb_types import projection, quoted
+from walrelay.model.names import TableName
+from walrelay.model.schema import TableSchema
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+PIECE_BYTES = 64 * 1024 * 1024
+"""Of landed files, rows counted as below: some tenths of a second of loading."""
+ROW_BYTES = 64
+"""As many bytes more would take DuckDB as long as a row does, whatever is in it."""
+BUILDING = "_walrelay_copy_of_"
+"""How the names of unfinished copies begin."""
+ROW_NUMBER = "file_row_number"
+"""DuckDB's column for a row's place in its file; it refuses to add it to files that have a column of this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some whole files, or a slice of one."""
+
+    paths: tuple[str, ...]
+    rows: int
+    first: int | None = None
+    """Of a slice: the number of its first row."""
+
+
+def cut(schema: TableSchema, files: Sequence[LandedFile], piece_bytes: int) -> list[Piece]:
+    """All rows of the files, in pieces of about `piece_bytes`; none for a table without columns: nothing to load."""
+    if not schema.columns:
+        return []
+    may_slice = all(column.name.lower() != ROW_NUMBER for column in schema.columns)
+    return list(_cut(files, piece_bytes, may_slice))
+
+
+def _cut(files: Sequence[LandedFile], piece_bytes: int, may_slice: bool) -> Iterator[Piece]:
+    together: list[LandedFile] = []
+    for file in files:
+        slices = -(-_weight(file) // piece_bytes)
+        if may_slice and slices > 1:
+            step = -(-file.rows // slices)
+            for first in range(0, file.rows, step):
+                yield Piece((file.path,), min(step, file.rows - first), first)
+            continue
+        if together and sum(map(_weight, together)) + _weight(file) > piece_bytes:
+            yield _whole(together)
+            together = []
+        together.append(file)
+    if together:
+        yield _whole(together)
+
+
+def _weight(file: LandedFile) -> int:
+    return file.bytes + ROW_BYTES * file.rows
+
+
+def _whole(files: Sequence[LandedFile]) -> Piece:
+    return Piece(tuple(file.path for file in files), sum(file.rows for file in files))
+
+
+class Loading:
+    """The statements of one copy, for whatever connection has the file."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        self._schema = schema
+        # With the oid, since Postgres tells names apart that DuckDB does not.
+        self._building = TableName(schema.name.schema, f"{BUILDING}{schema.name.name}_{schema.id}")
+
+    def drop(self, connection: DuckDBPyConnection, catalog: str) -> None:
+        """Remove what an attempt has left."""
+        connection.execute(f"DROP TABLE IF EXISTS {place(catalog, self._building)}")
+
+    def add(self, connection: DuckDBPyConnection, catalog: str, piece: Piece, *, first: bool) -> int:
+        """Put a piece to those before it; its number of rows."""
+        how = "CREATE OR REPLACE TABLE {} AS" if first else "INSERT INTO {}"
+        return _count(connection, f"{how.format(place(catalog, self._building))} {self._select(piece)}")
+
+    def put_in_place(self, connection: DuckDBPyConnection, catalog: str) -> None:
+        """Let the pieces be the table."""
+        connection.execute(f"DROP TABLE IF EXISTS {place(catalog, self._schema.name)}")
+        building, name = place(catalog, self._building), self._schema.name.name
+        connection.execute(f"ALTER TABLE {building} RENAME TO {quoted(name)}")
+
+    def replace(self, connection: DuckDBPyConnection, catalog: str, pieces: Sequence[Piece]) -> int:
+        """Put the only piece, or an empty table, in the table's place."""
+        table = place(catalog, self._schema.name)
+        if pieces:
+            (piece,) = pieces
+            return _count(connection, f"CREATE OR REPLACE TABLE {table} AS {self._select(piece)}")
+        columns = [f"{quoted(column.name)} {duckdb_column_type(column)}" for column in self._schema.columns]
+        connection.execute(f"CREATE OR REPLACE TABLE {table} ({', '.join(columns or [f'{NO_COLUMNS} BOOLEAN'])})")
+        return 0
+
+    def _select(self, piece: Piece) -> str:
+        columns = self._schema.columns
+        landed = [f"landed_{number}" for number in range(len(columns))]
+        selected = ", ".join(
+            f"{projection(column, name)} AS {quoted(column.name)}" for column, name in zip(columns, landed, strict=True)
+        )
+        files = "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in piece.paths) + "]"
+        # A directory called key=value would otherwise become a column.
+        options, where = "union_by_name=false, hive_partitioning=false", ""
+        if piece.first is not None:
+            options += f", {ROW_NUMBER}=true"
+            landed.append("landed_row")
+            where = f" WHERE landed_row >= {piece.first} AND landed_row < {piece.first + piece.rows}"
+        return f"SELECT {selected} FROM read_parquet({files}, {options}) AS landed({', '.join(landed)}){where}"
+
+
+def _count(connection: DuckDBPyConnection, statement: str) -> int:
+    ((count,),) = connection.execute(statement).fetchall()
+    return int(count)
