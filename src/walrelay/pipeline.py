@@ -175,7 +175,7 @@ class Pipeline:
                 published_tables(connection, self.source.publication)  # raises when there is none
                 target = flushed_lsn(connection) if until is not None else None
             process = self._capture_process(location)
-            self.destination.startup(DestinationContext(self.id, self.settings, notify=self._listener.notice))
+            self.destination.startup(self._context())
             try:
                 process.start()
                 self._spark = spark_session(self._spark, self._spark_settings)
@@ -196,6 +196,9 @@ class Pipeline:
         if summary.failed and until is not None:
             raise failed(summary)
         return summary
+
+    def _context(self) -> DestinationContext:
+        return DestinationContext(self.id, self.settings, notify=self._listener.notice, stopping=self._stopping)
 
     def _capture_process(self, location: str) -> CaptureProcess:
         ack: Ack = self.capture.ack or ("destination" if open_storage(location).local else "log")
@@ -240,8 +243,7 @@ class Pipeline:
     def _run_copy(self) -> RunSummary:
         begun = time.monotonic()
         tables = self._discover()
-        context = DestinationContext(self.id, self.settings, notify=self._listener.notice)
-        self.destination.startup(context)
+        self.destination.startup(self._context())
         try:
             with self._staging() as staging:
                 reports = self._copy(tables, staging)

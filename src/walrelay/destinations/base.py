@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -91,6 +92,8 @@ class DestinationContext:
     spark: SparkSession | None = None
     notify: Callable[[str], None] = lambda _message: None
     """Tell the user something that takes time, e.g. that a file is held by somebody else."""
+    stopping: Event = field(default_factory=Event)
+    """Set when the pipeline is to end: what takes long, and is begun anew by the next run anyway, may be given up."""
 
 
 @runtime_checkable

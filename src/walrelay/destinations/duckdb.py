@@ -160,8 +160,11 @@ class DuckDBDestination(SimpleDestination):
 
     def _load_before_last(self, schema: TableSchema, loading: Loading, pieces: list[Piece]) -> int:
         """All pieces but the last; between two of them the file is free for others."""
+        assert self._context is not None, "startup() comes first"
         count = 0
         for number, piece in enumerate(pieces[:-1]):
+            if self._context.stopping.is_set():
+                raise DestinationError(f"stopped while {schema.name} was loaded", hint="The next run copies it again.")
             with self._attached() as (connection, catalog):
                 connection.execute("BEGIN")
                 if number == 0:

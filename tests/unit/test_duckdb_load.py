@@ -1,0 +1,152 @@
+"""A copy that is loaded in pieces: all of it or nothing, and the file is free in between."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from walrelay.config.settings import copy_settings
+from walrelay.decode.base import DUCKDB
+from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
+from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb_load import BUILDING, Piece, cut
+from walrelay.destinations.landing import Landing
+from walrelay.errors import DestinationError, WalrelayError
+from walrelay.failpoints import disarm
+from walrelay.model.names import TableName
+from walrelay.model.schema import Column, PgType, TableSchema
+from walrelay.testing.failpoints import armed
+
+SCHEMA = TableSchema(
+    7, TableName("public", "Orders"), (Column("id", PgType(23, "int4")), Column("note", PgType(25, "text")))
+)
+
+
+def landed(directory: Path, *counts: int, first: int = 0, schema: TableSchema = SCHEMA) -> TableRows:
+    """Files with so many rows each, numbered on."""
+    files: list[LandedFile] = []
+    for count in counts:
+        names = [column.name for column in schema.columns]
+        numbers = pa.array(range(first, first + count), pa.int32())
+        columns = [numbers, numbers.cast(pa.string())][: len(names)]
+        batch = pa.RecordBatch.from_arrays(columns, names)
+        landing = Landing(str(directory), batch.schema, file_bytes=2**30)
+        landing.write(batch)
+        files += landing.files()
+        first += count
+    return TableRows(schema, tuple(files), DUCKDB, sum(counts))
+
+
+def held(path: Path) -> list[int]:
+    with duckdb.connect(str(path), read_only=True) as reader:
+        assert not reader.sql(f"FROM duckdb_tables() WHERE starts_with(table_name, '{BUILDING}')").fetchall()
+        return [row[0] for row in reader.sql('SELECT id FROM public."Orders" ORDER BY id').fetchall()]
+
+
+@pytest.fixture
+def stopping() -> Event:
+    return Event()
+
+
+@pytest.fixture
+def destination(tmp_path: Path, stopping: Event) -> Iterator[DuckDBDestination]:
+    made = DuckDBDestination(tmp_path / "out.duckdb", piece_bytes=10_000)
+    made.startup(DestinationContext("test", copy_settings(), stopping=stopping))
+    yield made
+    made.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def nothing_armed() -> Iterator[None]:
+    yield
+    disarm()
+
+
+def test_pieces_hold_every_row_once() -> None:
+    files = [LandedFile("a", 10, 100), LandedFile("b", 20, 100), LandedFile("c", 1_000, 30_000), LandedFile("d", 1, 9)]
+    *slices, rest = cut(SCHEMA, files, 10_000)
+    assert {piece.paths for piece in slices} == {("c",)} and len(slices) == 10
+    assert [piece.first for piece in slices] == [sum(one.rows for one in slices[:n]) for n in range(10)]
+    assert sum(piece.rows for piece in slices) == 1_000
+    assert rest == Piece(("a", "b", "d"), 31)
+
+
+def test_a_table_with_a_column_of_duckdbs_own_name_is_not_sliced() -> None:
+    schema = TableSchema(7, TableName("public", "t"), (Column("File_Row_Number", PgType(23, "int4")),))
+    assert cut(schema, [LandedFile("c", 1_000, 30_000)], 10_000) == [Piece(("c",), 1_000)]
+
+
+def test_a_table_without_columns_has_nothing_to_load() -> None:
+    assert cut(TableSchema(7, TableName("public", "t"), ()), [LandedFile("c", 5, 100)], 10) == []
+
+
+def test_pieces_and_slices_make_the_whole_table(destination: DuckDBDestination, tmp_path: Path) -> None:
+    rows = landed(tmp_path, 40, 5_000, 3, 60, 70)
+    assert len(cut(SCHEMA, rows.files, 10_000)) > 20
+    assert destination.write_table_rows(SCHEMA, rows).rows == 5_173
+    assert held(destination.path) == list(range(5_173))
+
+
+def test_a_failure_between_two_pieces_leaves_the_old_table(destination: DuckDBDestination, tmp_path: Path) -> None:
+    destination.write_table_rows(SCHEMA, landed(tmp_path, 5))
+    with armed("destination.piece=fail:1"):
+        with pytest.raises(WalrelayError, match=r"destination\.piece"):
+            destination.write_table_rows(SCHEMA, landed(tmp_path, 500, 500, first=100))
+        assert held(destination.path) == list(range(5))
+        destination.write_table_rows(SCHEMA, landed(tmp_path, 500, 500, first=100))
+    assert held(destination.path) == list(range(100, 1_100))
+
+
+READER = """
+import duckdb, sys
+print(duckdb.connect(sys.argv[1], read_only=True).sql('SELECT count(*) FROM public."Orders"').fetchall()[0][0])
+"""
+
+
+def test_between_two_pieces_others_have_the_file(
+    destination: DuckDBDestination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination.write_table_rows(SCHEMA, landed(tmp_path, 5))
+    seen: list[str] = []
+
+    def look(name: str) -> None:
+        if name == "destination.piece":
+            seen.append(subprocess.check_output([sys.executable, "-c", READER, str(destination.path)], text=True))
+
+    monkeypatch.setattr("walrelay.destinations.duckdb.hit", look)
+    destination.write_table_rows(SCHEMA, landed(tmp_path, 100, 100, 100, first=100))
+    assert seen == ["5\n", "5\n"]
+    assert held(destination.path) == list(range(100, 400))
+
+
+def test_a_copy_that_was_killed_leaves_nothing_for_the_next(destination: DuckDBDestination, tmp_path: Path) -> None:
+    with duckdb.connect(str(destination.path)) as dead:
+        dead.execute("CREATE SCHEMA public")
+        dead.execute(f'CREATE TABLE public."{BUILDING}Orders_7" AS SELECT 1 AS id')
+    destination.drop_table_for_copy(SCHEMA)
+    destination.write_table_rows(SCHEMA, landed(tmp_path, 5))
+    assert held(destination.path) == list(range(5))
+
+
+def test_a_stop_gives_a_long_load_up(destination: DuckDBDestination, tmp_path: Path, stopping: Event) -> None:
+    destination.write_table_rows(SCHEMA, landed(tmp_path, 5))
+    stopping.set()
+    with pytest.raises(DestinationError, match="stopped while"):
+        destination.write_table_rows(SCHEMA, landed(tmp_path, 500, 500, first=100))
+    assert held(destination.path) == list(range(5))
+
+
+def test_a_piece_that_lacks_rows_is_noticed(destination: DuckDBDestination, tmp_path: Path) -> None:
+    rows = landed(tmp_path, 500, 500)
+    short = TableRows(SCHEMA, rows.files, DUCKDB, 1_001)
+    with pytest.raises(DestinationError, match="took 1000 of 1001 rows"):
+        destination.write_table_rows(SCHEMA, short)
+    with duckdb.connect(str(destination.path), read_only=True) as reader:
+        assert not reader.sql("FROM duckdb_tables() WHERE schema_name = 'public'").fetchall()
