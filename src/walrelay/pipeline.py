@@ -25,7 +25,7 @@ from walrelay.log.capture import Until
 from walrelay.log.identity import Lineage, read_lineage
 from walrelay.log.reader import LogReader
 from walrelay.log.storage import open_storage
-from walrelay.model.phases import Init
+from walrelay.model.phases import Init, Ready, SyncDone
 from walrelay.postgres.catalog import PublishedTable, published_tables, storage_of
 from walrelay.postgres.connection import connect
 from walrelay.postgres.slot import flushed_lsn
@@ -172,14 +172,15 @@ class Pipeline:
             self.store.load_table_replication_states()
             self.store.load_table_schemas()
             with connect(self.source, application="walrelay discovery") as connection:
-                published_tables(connection, self.source.publication)  # raises when there is none
+                tables = published_tables(connection, self.source.publication)  # raises when there is none
                 target = flushed_lsn(connection) if until is not None else None
             process = self._capture_process(location)
             self.destination.startup(self._context())
             try:
                 process.start()
                 self._spark = spark_session(self._spark, self._spark_settings)
-                warm_workers(self._spark)
+                if self.mode == "both" and self._has_to_copy(tables):
+                    warm_workers(self._spark)
                 lineage = self._wait_for_log(process, location)
                 if lineage is None:
                     return RunSummary((), time.monotonic() - begun)
@@ -196,6 +197,10 @@ class Pipeline:
         if summary.failed and until is not None:
             raise failed(summary)
         return summary
+
+    def _has_to_copy(self, tables: list[PublishedTable]) -> bool:
+        phases = self.store.get_table_replication_states()
+        return any(not isinstance(phases.get(table.id), SyncDone | Ready) for table in tables)
 
     def _context(self) -> DestinationContext:
         return DestinationContext(self.id, self.settings, notify=self._listener.notice, stopping=self._stopping)

@@ -33,7 +33,7 @@ def main(text: str) -> int:
     arm(task["failpoints"])
     pipeline = Pipeline(
         PostgresSource(task["url"], publication="p"),
-        DuckDBDestination(directory / "out.duckdb", piece_bytes=4096),
+        DuckDBDestination(directory / "out.duckdb", piece_bytes=task["piece_bytes"]),
         SqliteStore(directory / "state.sqlite", "killed"),
         mode="both",
         id="killed",

@@ -36,6 +36,7 @@ class Driver:
         failpoints: str = "",
         until: str | None = None,
         spark: dict[str, str] | None = None,
+        piece_bytes: int = 1024 * 1024,
     ) -> None:
         task: dict[str, Any] = {
             "url": url,
@@ -43,8 +44,9 @@ class Driver:
             "directory": str(directory),
             "failpoints": failpoints,
             "until": until,
+            "spark": spark,
+            "piece_bytes": piece_bytes,
         }
-        task["spark"] = spark
         self._errors = (directory / "driver.err").open("ab")
         self.process = subprocess.Popen(
             [sys.executable, str(CHILD), json.dumps(task)],

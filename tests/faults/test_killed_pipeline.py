@@ -55,7 +55,7 @@ def test_drivers_killed_at_every_place_lose_nothing_and_double_nothing(
     bursts = RestingWorkload(workload, burst=6, rest=0.4, sample_every=10**6)
     with bursts.running():
         for kill in KILLS:
-            driver = Driver(database, slot, tmp_path, failpoints=kill)
+            driver = Driver(database, slot, tmp_path, failpoints=kill, piece_bytes=8192)
             try:
                 if kill.startswith("destination.ddl"):
                     driver.wait_for("ready")

@@ -1,4 +1,4 @@
-"""On a real standalone cluster: the same copy, and a pipeline that is killed under a workload and goes on."""
+"""On a real standalone cluster: copying, reading, and a pipeline that is killed under a workload and goes on."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import duckdb
 import psycopg
 import pytest
 
 from tests.faults.capture_kit import RestingWorkload, create_tables
 from tests.faults.pipeline_kit import Driver, assert_ledger_is_whole, drop_slot, finish
+from walrelay.postgres.source import PostgresSource
+from walrelay.testing.assertions import assert_replicated
 from walrelay.testing.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.spark
@@ -20,8 +21,7 @@ import sys
 from walrelay import DuckDBDestination, Pipeline, PostgresSource
 from walrelay.spark.session import spark_session
 url, path, master = sys.argv[1:]
-settings = {"spark.master": master, "spark.executor.memory": "512m", "spark.cores.max": "2"} if master else {}
-spark = spark_session(settings=settings)
+spark = spark_session(settings={"spark.master": master, "spark.executor.memory": "512m", "spark.cores.max": "2"})
 Pipeline(PostgresSource(url, publication="p"), DuckDBDestination(path), spark=spark).run()
 table = spark.read.format("walrelay").option("url", url).option("table", "t").load()
 count, total = table.selectExpr("count(*)", "sum(id)").first()
@@ -30,20 +30,7 @@ spark.stop()
 """
 
 
-def run(url: str, path: Path, master: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", JOB, url, str(path), master], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def contents(path: Path) -> list[tuple[object, ...]]:
-    with duckdb.connect(str(path)) as connection:
-        return connection.execute("SELECT * FROM public.t ORDER BY id").fetchall()
-
-
-def test_a_cluster_of_two_workers_copies_what_local_spark_copies(database: str, tmp_path: Path) -> None:
+def test_a_cluster_of_two_workers_copies_and_reads(database: str, tmp_path: Path) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, at timestamptz, tags text[], amount numeric(9,3))")
         connection.execute(
@@ -51,12 +38,14 @@ def test_a_cluster_of_two_workers_copies_what_local_spark_copies(database: str, 
             " g / 7.0 FROM generate_series(1, 200000) g"
         )
         connection.execute("CREATE PUBLICATION p FOR TABLE t")
-    local = run(database, tmp_path / "local.duckdb", "")
+    path = tmp_path / "cluster.duckdb"
     with SparkCluster(workers=2) as cluster:
-        distributed = run(database, tmp_path / "cluster.duckdb", cluster.url)
-    assert local.split() == ["local[*]", "200000", "20000100000"]
-    assert distributed.startswith("spark://") and distributed.split()[1:] == local.split()[1:]
-    assert contents(tmp_path / "cluster.duckdb") == contents(tmp_path / "local.duckdb")
+        command = [sys.executable, "-c", JOB, database, str(path), cluster.url]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    master, *counted = done.stdout.split()
+    assert master.startswith("spark://") and counted == ["200000", "20000100000"]
+    assert_replicated(PostgresSource(database, publication="p"), path)
 
 
 def test_a_pipeline_on_a_cluster_that_is_killed_under_a_workload_goes_on(database: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ kernels it calls from other files, so here all of it is dropped when any file of
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -122,7 +123,12 @@ def _stamp() -> Path:
 
 def is_warm() -> bool:
     """Whether all kernels are compiled, from the sources as they are."""
-    return _stamp().exists() and _stamp().read_text() == sources_digest()
+    # Looked for first where it mostly is, since only numba knows where else that may be, and takes a second to ask.
+    usual = _PACKAGES[0] / "__pycache__" / _STAMP
+    digest = sources_digest()
+    if "NUMBA_CACHE_DIR" not in os.environ and usual.exists() and usual.read_text() == digest:
+        return True
+    return _stamp().exists() and _stamp().read_text() == digest
 
 
 def ensure_warm(notify: Callable[[str], None]) -> None:

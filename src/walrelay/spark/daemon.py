@@ -6,9 +6,10 @@ import gc
 import zipimport
 from pathlib import Path
 
-import walrelay.spark.copy_task  # noqa: F401  # loaded before the fork: numba and pyarrow take half a second
+import walrelay.spark.copy_task  # noqa: F401  # loaded before the fork: pyarrow takes half a second
 from walrelay.decode.base import ARROW
 from walrelay.decode.warm import is_warm, warm, warm_walk
+from walrelay.wire.kernel import load_kernels
 
 
 def keep_archives() -> None:
@@ -40,6 +41,7 @@ if __name__ == "__main__":
     keep_archives()
     importlib.invalidate_caches()  # once for all that are forked
 
+    load_kernels()
     if is_warm():
         warm_walk()
         warm(ARROW)
