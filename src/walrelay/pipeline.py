@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from threading import Event
+from threading import BoundedSemaphore, Event
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from walrelay.config.settings import Ack, CaptureSettings, CopySettings, capture_settings, copy_settings
@@ -291,9 +291,11 @@ class Pipeline:
             staging=staging,
             listener=self._listener,
             stopping=self._stopping,
+            reading=BoundedSemaphore(self.settings.max_tables),
         )
         names = {table.id: table.name for table in tables}
-        pool = ThreadPoolExecutor(self.settings.max_tables, thread_name_prefix="walrelay-sync")
+        # Twice as many as are read at a time: while some are read, others are loaded.
+        pool = ThreadPoolExecutor(2 * self.settings.max_tables, thread_name_prefix="walrelay-sync")
         with CopyProgress(self.source, run.id, names, self._listener):
             try:
                 return list(pool.map(lambda table: sync_table(run, table), tables))

@@ -130,6 +130,7 @@ def test_a_copy_that_was_killed_leaves_nothing_for_the_next(destination: DuckDBD
     with duckdb.connect(str(destination.path)) as dead:
         dead.execute("CREATE SCHEMA public")
         dead.execute(f'CREATE TABLE public."{BUILDING}Orders_7" AS SELECT 1 AS id')
+    destination.startup(DestinationContext("next", copy_settings()))
     destination.drop_table_for_copy(SCHEMA)
     destination.write_table_rows(SCHEMA, landed(tmp_path, 5))
     assert held(destination.path) == list(range(5))

@@ -100,7 +100,7 @@ def replicate(
     unknown_types: Annotated[
         str | None, typer.Option(help="bytes or text: types without a decoder. [default: bytes]")
     ] = None,
-    max_tables: Annotated[int | None, typer.Option(help="Tables copied at the same time. [default: 4]")] = None,
+    max_tables: Annotated[int | None, typer.Option(help="Tables read at the same time. [default: 4]")] = None,
     staging: Annotated[Path | None, typer.Option(help="Where copies land first. [default: beside the file]")] = None,
     retries: Annotated[int | None, typer.Option(help="Retries after a lost connection. [default: 5]")] = None,
     busy_timeout: Annotated[

@@ -42,7 +42,8 @@ class CopySettings(BaseSettings):
     """How a type without a decoder arrives: Postgres's own binary form, or its text."""
 
     max_tables: PositiveInt = 4
-    """Tables copied at the same time; each holds one connection of its own for the snapshot."""
+    """Tables read at the same time, each with one connection of its own for the snapshot; as many more may meanwhile be
+    loaded into the destination."""
 
     range_bytes: PositiveInt = Field(256 * MiB, ge=1 * MiB)
     """How much of a table, with its TOAST, one Spark task reads. Large enough that the tenth of a second which Spark

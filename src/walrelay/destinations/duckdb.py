@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from walrelay.decode.base import DUCKDB, Target
 from walrelay.destinations.base import DestinationContext, SimpleDestination, TableRows, WriteResult
 from walrelay.destinations.duckdb_apply import Application
-from walrelay.destinations.duckdb_load import PIECE_BYTES, Loading, Piece, cut
+from walrelay.destinations.duckdb_load import PIECE_BYTES, Loading, Piece, cut, has_unfinished
 from walrelay.destinations.duckdb_names import refuse_twins
 from walrelay.destinations.duckdb_progress import WHOLE, ProgressBook, place
 from walrelay.destinations.duckdb_shape import comment
@@ -84,6 +84,10 @@ class DuckDBDestination(SimpleDestination):
             self._settings["threads"] = str(threads)
         self._lock = Turns()
         self._loads: dict[TableId, threading.Lock] = {}
+        self._touched: set[TableId] = set()
+        """Tables of which the file may know something."""
+        self._always_look = False
+        """Whether it may know something of others, too."""
         self._held_since = 0.0
         """Since when the file is attached; 0 when it is not."""
         self._context: DestinationContext | None = None
@@ -100,7 +104,10 @@ class DuckDBDestination(SimpleDestination):
         if self.path.is_dir() or not writable:
             raise DestinationNotWritableError(f"cannot write to {self.path}")
         with self._open() as connection:
-            _book(connection).create()
+            book = _book(connection)
+            book.create()
+            self._touched = set(book.tables())
+            self._always_look = has_unfinished(connection)
 
     def shutdown(self) -> None:
         with self._lock:
@@ -118,6 +125,8 @@ class DuckDBDestination(SimpleDestination):
     def drop_table_for_copy(self, schema: TableSchema) -> None:
         """Forget what was applied, and what an attempt has left. The copy replaces the table; until then the old rows
         stay readable."""
+        if schema.id not in self._touched and not self._always_look:
+            return  # with hundreds of new tables, each look at the file would be felt
         with self._alone(schema), self._attached() as (connection, catalog):
             book = ProgressBook(connection, catalog)
             connection.execute("BEGIN")
@@ -128,6 +137,7 @@ class DuckDBDestination(SimpleDestination):
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         loading, pieces = Loading(schema), cut(schema, rows.files, self._piece_bytes)
+        self._touched.add(schema.id)
         with self._alone(schema):
             return self._write_pieces(schema, rows, loading, pieces)
 
@@ -198,6 +208,10 @@ class DuckDBDestination(SimpleDestination):
         """Everything of the batch that is new, with the position reached, in one transaction."""
         assert self._context is not None, "startup() comes first"
         special_values = self._context.settings.special_values
+        if batch.ranges is None:
+            self._always_look = True
+        else:
+            self._touched.update(one.table for one in batch.ranges)
         for attempt in range(1, ATTEMPTS + 1):
             with self._attached() as (connection, catalog):
                 connection.execute("BEGIN")

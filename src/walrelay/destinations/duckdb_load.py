@@ -122,6 +122,12 @@ class Loading:
         return f"SELECT {selected} FROM read_parquet({files}, {options}) AS landed({', '.join(landed)}){where}"
 
 
+def has_unfinished(connection: DuckDBPyConnection) -> bool:
+    """Whether a copy was begun in this file and neither finished nor given up."""
+    question = "SELECT 1 FROM duckdb_tables() WHERE starts_with(table_name, ?) LIMIT 1"
+    return bool(connection.execute(question, [BUILDING]).fetchall())
+
+
 def _count(connection: DuckDBPyConnection, statement: str) -> int:
     ((count,),) = connection.execute(statement).fetchall()
     return int(count)

@@ -156,6 +156,11 @@ class ProgressBook:
             [name.schema, name.name, table],
         )
 
+    def tables(self) -> list[TableId]:
+        """Those of which anything is recorded."""
+        question = f"SELECT table_id FROM {self._prefix}.progress UNION SELECT table_id FROM {self._prefix}.shapes"
+        return [table for (table,) in self._rows(question)]
+
     def knows(self, table: TableId) -> bool:
         return bool(
             self._rows(

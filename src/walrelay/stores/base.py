@@ -98,6 +98,9 @@ class StateStore(Protocol):
     def get_table_mappings(self) -> dict[TableId, str]:
         """The names of all tables at the destination."""
 
+    def store_table_mappings(self, mappings: Mapping[TableId, str]) -> None:
+        """Several at once: all of them or none."""
+
     def store_table_mapping(self, table: TableId, destination_table: str) -> None:
         """Put in place of what was stored."""
 

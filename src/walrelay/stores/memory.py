@@ -87,8 +87,11 @@ class MemoryStore(CachedReads):
             self._metadata[table] = metadata
 
     def store_table_mapping(self, table: TableId, destination_table: str) -> None:
+        self.store_table_mappings({table: destination_table})
+
+    def store_table_mappings(self, mappings: Mapping[TableId, str]) -> None:
         with self._lock:
-            self._mappings[table] = destination_table
+            self._mappings.update(mappings)
 
     def store_table_schema(self, schema: TableSchema, snapshot_lsn: Lsn) -> SchemaSnapshot:
         with self._lock:

@@ -318,7 +318,7 @@ class StoreContract:
     ) -> None:
         store.store_table_mapping(1, "public_orders")
         store.store_table_mapping(1, 'public."orders"')
-        store.store_table_mapping(LAST_OID, "other")
+        store.store_table_mappings({LAST_OID: "other", 1: 'public."orders"'})
         assert store.get_table_mapping(1) == 'public."orders"'
         assert store.get_table_mapping(2) is None
         with self.reopened(store, store_factory) as again:

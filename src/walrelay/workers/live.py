@@ -88,7 +88,8 @@ class LiveRun:
         self._progress: CopyProgress | None = None
         self._discovered_at = 0.0
         self.reports: list[TableReport] = []
-        self._copying = threading.BoundedSemaphore(parts.settings.max_tables)
+        self._copying = threading.BoundedSemaphore(2 * parts.settings.max_tables)
+        self._reading = threading.BoundedSemaphore(parts.settings.max_tables)
         self._pool = ThreadPoolExecutor(parts.settings.max_tables + WAITING, thread_name_prefix="walrelay-sync")
         self._board: TableBoard | None = None
         if parts.copies:
@@ -224,9 +225,8 @@ class LiveRun:
             parts.listener.run_started({found[table].name: sizes[table].rows_estimate for table in fresh})
             self._bytes.update({table: sizes[table].bytes for table in fresh})
             parts.store.update_table_replication_states({table: Init() for table in fresh if table not in known})
-            for table in fresh:
-                if parts.store.get_table_mapping(table) is None:
-                    parts.store.store_table_mapping(table, str(found[table].name))
+            mapped = parts.store.get_table_mappings()
+            parts.store.store_table_mappings({table: str(found[table].name) for table in fresh if table not in mapped})
             self._place(board)
         for table in [*known]:
             if table not in found and (table not in self._jobs or self._jobs[table].done()):
@@ -365,6 +365,7 @@ class LiveRun:
             staging=parts.staging,
             listener=parts.listener,
             stopping=parts.stopping,
+            reading=self._reading,
         )
 
     def _report(self, report: TableReport) -> None:

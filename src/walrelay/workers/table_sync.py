@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from threading import Event
+from threading import BoundedSemaphore, Event
 from typing import TYPE_CHECKING
 
 from walrelay.config.settings import CopySettings
@@ -48,6 +49,11 @@ class WorkerLostError(SparkJobError):
     retryable = True
 
 
+class StoppedError(WalrelayError):
+    code = "pipeline.stopped"
+    default_hint = "The next run copies the table."
+
+
 @dataclass(frozen=True)
 class CopyRun:
     """What all table sync workers of a run share."""
@@ -61,6 +67,8 @@ class CopyRun:
     staging: Path
     listener: Listener
     stopping: Event
+    reading: BoundedSemaphore
+    """Bounds how many tables are read from the source at a time. One that is being loaded holds up no other."""
 
 
 def sync_table(run: CopyRun, table: PublishedTable) -> TableReport:
@@ -71,6 +79,8 @@ def sync_table(run: CopyRun, table: PublishedTable) -> TableReport:
         run.listener.table_started(table.name, attempt)
         try:
             copied = copy_once(run, table, attempt)
+        except StoppedError as error:
+            return TableReport(table.name, 0, time.monotonic() - begun, attempt, error=error)
         except WalrelayError as error:
             wait = next(waits, None) if error.retryable and not run.stopping.is_set() else None
             policy = NoRetry() if wait is None else TimedRetry(attempt)
@@ -109,7 +119,10 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
     directory = run.staging / f"{run.id}-{table.id}-{attempt}"
     application = task_name(run.id, table.id, attempt)
     try:
-        with exported_snapshot(run.source, application=f"walrelay {run.id} snapshot", table=table.name) as snapshot:
+        with (
+            _turn(run),
+            exported_snapshot(run.source, application=f"walrelay {run.id} snapshot", table=table.name) as snapshot,
+        ):
             schema = read_schema(
                 snapshot.connection, table, run.settings.unknown_types, publication=run.source.publication
             )
@@ -137,6 +150,14 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
         return Copied(landed.rows, landed.treated, snapshot.visible, seen_lsn)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _turn(run: CopyRun) -> Iterator[None]:
+    with run.reading:
+        if run.stopping.is_set():
+            raise StoppedError("the pipeline was stopped before this copy began")
+        yield
 
 
 def _landed(

@@ -205,11 +205,15 @@ class SqlStore(CachedReads):
                 self._metadata[table] = metadata
 
     def store_table_mapping(self, table: TableId, destination_table: str) -> None:
+        self.store_table_mappings({table: destination_table})
+
+    def store_table_mappings(self, mappings: Mapping[TableId, str]) -> None:
         with self._order:
             with self._writing() as connection:
-                self._replace(connection, table_mappings, table, {"destination_table": destination_table})
+                for table, destination_table in mappings.items():
+                    self._replace(connection, table_mappings, table, {"destination_table": destination_table})
             with self._lock:
-                self._mappings[table] = destination_table
+                self._mappings.update(mappings)
 
     # ------------------------------------------------------------------------------------------------- shapes
 
