@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from walrelay.destinations.base import Destination
@@ -17,6 +17,9 @@ from walrelay.model.names import TableId
 
 PIECE_BYTES = 8 * 1024 * 1024
 """Of the tables' data files in one write: less than a second for DuckDB, for which the others wait."""
+SEEN_BYTES = 256 * 1024 * 1024
+"""The same for what was in the log when the copy began: the snapshot has seen nearly all of it, so that little but a
+look is left."""
 
 
 @dataclass
@@ -24,6 +27,7 @@ class _Request:
     table: TableId
     visible: str
     target: Lsn
+    since: Lsn
     reached: Lsn | None = None
     error: WalrelayError | None = None
 
@@ -43,10 +47,10 @@ class CatchUps:
         self._arriving = threading.Lock()
         self._writing = threading.Lock()
 
-    def catch_up(self, table: TableId, visible: str, target: Lsn) -> Lsn | None:
+    def catch_up(self, table: TableId, visible: str, target: Lsn, since: Lsn) -> Lsn | None:
         """Bring a table, copied under a snapshot that sees `visible`, to `target` or further (SEMANTICS 8); None when
-        the pipeline stops first."""
-        mine = _Request(table, visible, target)
+        the pipeline stops first. `since` is where the log was when the copy began."""
+        mine = _Request(table, visible, target, since)
         with self._arriving:
             self._pending.append(mine)
         with self._writing:
@@ -62,17 +66,17 @@ class CatchUps:
         """All of them from `after` on, piece by piece, so that tables which are ready get in between; until no more has
         come meanwhile than one piece, which is what the apply worker is left with when it takes them over."""
         tables = {one.table for one in together}
-        target = max(one.target for one in together)
+        target, since = max(one.target for one in together), min(one.since for one in together)
         try:
             hit("catchup.before")
             while True:
-                for end in cuts(self._log, after, max(self._log.end(), target), PIECE_BYTES, tables, inside=True):
+                for end in self._ends(after, since, max(self._log.end(), target), tables):
                     if self._stopping.is_set():
                         return
                     ranges = tuple(TableRange(one.table, after, unseen_by=one.visible) for one in together)
                     self._destination.write_events(self._batch(after, end, ranges))
                     after = end
-                if self._behind(after, tables) <= PIECE_BYTES:
+                if self._size(after, self._log.end(), tables) <= PIECE_BYTES:
                     break
             hit("catchup.after")
         except WalrelayError as error:
@@ -85,5 +89,11 @@ class CatchUps:
         for one in together:
             one.reached = after
 
-    def _behind(self, after: Lsn, tables: set[TableId]) -> int:
-        return sum(bytes_of(entry, tables) for entry in self._log.entries(after, self._log.end()))
+    def _ends(self, after: Lsn, since: Lsn, to: Lsn, tables: set[TableId]) -> Iterator[Lsn]:
+        if after < since <= to and self._size(after, since, tables) > PIECE_BYTES:
+            yield from cuts(self._log, after, since, SEEN_BYTES, tables)
+            after = since
+        yield from cuts(self._log, after, to, PIECE_BYTES, tables, inside=True)
+
+    def _size(self, after: Lsn, to: Lsn, tables: set[TableId]) -> int:
+        return sum(bytes_of(entry, tables) for entry in self._log.entries(after, to))

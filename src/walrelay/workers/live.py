@@ -318,7 +318,7 @@ class LiveRun:
                 if parts.stopping.is_set():
                     return
                 begun = time.monotonic()
-                board.copying_since[table.id] = self._worker.position
+                since = board.copying_since[table.id] = self._worker.position
                 parts.listener.table_started(table.name, attempt)
                 copied = copy_once(self._copy_run(), table, attempt)
             if parts.store.get_table_mapping(table.id) != str(table.name):
@@ -327,7 +327,7 @@ class LiveRun:
             target = board.wait_for_catchup(table.id, parts.stopping)
             if target is None or not self._wait_for_log(copied.seen_lsn):
                 return
-            reached = self._catch_ups.catch_up(table.id, copied.visible, target)
+            reached = self._catch_ups.catch_up(table.id, copied.visible, target, since)
             if reached is None:
                 return
             board.set(table.id, SyncDone(reached))
