@@ -203,7 +203,13 @@ class Pipeline:
         return any(not isinstance(phases.get(table.id), SyncDone | Ready) for table in tables)
 
     def _context(self) -> DestinationContext:
-        return DestinationContext(self.id, self.settings, notify=self._listener.notice, stopping=self._stopping)
+        return DestinationContext(
+            self.id,
+            self.settings,
+            notify=self._listener.notice,
+            others_wait=self.mode != "copy",
+            stopping=self._stopping,
+        )
 
     def _capture_process(self, location: str) -> CaptureProcess:
         ack: Ack = self.capture.ack or ("destination" if open_storage(location).local else "log")

@@ -92,6 +92,9 @@ class DestinationContext:
     spark: SparkSession | None = None
     notify: Callable[[str], None] = lambda _message: None
     """Tell the user something that takes time, e.g. that a file is held by somebody else."""
+    others_wait: bool = True
+    """Whether other tables are kept current meanwhile, so that one which takes long should let them in between. Not in
+    mode `copy`."""
     stopping: Event = field(default_factory=Event)
     """Set when the pipeline is to end: what takes long, and is begun anew by the next run anyway, may be given up."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -46,9 +47,6 @@ FILE = "_walrelay_file"
 WAL_BYTES = 16 * 1024
 """DuckDB's own log beyond which it is worked into the file. It is read again whenever the file is opened, by us or by
 others, which takes longer than writing a checkpoint once it is longer than this."""
-LOADING_WAL_BYTES = 64 * 1024
-"""The same while a copy is loaded in pieces: a checkpoint then joins what they have left half full, which takes as long
-as loading them, so it comes after every sixth or so."""
 LONGEST_HOLD = 0.5
 """Seconds for which threads of ours may pass the file on to each other before others get a chance."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
@@ -87,8 +85,6 @@ class DuckDBDestination(SimpleDestination):
             self._settings["threads"] = str(threads)
         self._lock = Turns()
         self._loads: dict[TableId, threading.Lock] = {}
-        self._building: set[TableId] = set()
-        """Tables that are being loaded in pieces."""
         self._touched: set[TableId] = set()
         """Tables of which the file may know something."""
         self._always_look = False
@@ -141,7 +137,10 @@ class DuckDBDestination(SimpleDestination):
             connection.execute("COMMIT")
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
-        loading, pieces = Loading(schema), cut(schema, rows.files, self._piece_bytes)
+        assert self._context is not None, "startup() comes first"
+        # After each piece DuckDB joins what it has left half full, so all of them take twice as long as one would.
+        piece_bytes = self._piece_bytes if self._context.others_wait else sys.maxsize
+        loading, pieces = Loading(schema), cut(schema, rows.files, piece_bytes)
         self._touched.add(schema.id)
         with self._alone(schema):
             return self._write_pieces(schema, rows, loading, pieces)
@@ -151,8 +150,6 @@ class DuckDBDestination(SimpleDestination):
         return self._loads.setdefault(schema.id, threading.Lock())
 
     def _write_pieces(self, schema: TableSchema, rows: TableRows, loading: Loading, pieces: list[Piece]) -> WriteResult:
-        if len(pieces) > 1:
-            self._building.add(schema.id)
         try:
             count = self._load_before_last(schema, loading, pieces)
             with self._attached() as (connection, catalog):
@@ -173,8 +170,6 @@ class DuckDBDestination(SimpleDestination):
                 with suppress(Exception), self._attached() as (connection, catalog):
                     loading.drop(connection, catalog)
             raise
-        finally:
-            self._building.discard(schema.id)
         return WriteResult(durable=True, rows=count)
 
     def _load_before_last(self, schema: TableSchema, loading: Loading, pieces: list[Piece]) -> int:
@@ -243,10 +238,8 @@ class DuckDBDestination(SimpleDestination):
             found = ProgressBook(connection, catalog).all([table]).get(table)
             return None if found is None else found.applied
 
-    def _tidy(self, session: DuckDBPyConnection, beyond: int | None = None) -> None:
+    def _tidy(self, session: DuckDBPyConnection, beyond: int = WAL_BYTES) -> None:
         """Keep DuckDB's own log short."""
-        if beyond is None:
-            beyond = LOADING_WAL_BYTES if self._building else WAL_BYTES
         try:
             size = self.path.with_name(f"{self.path.name}.wal").stat().st_size
         except FileNotFoundError:
