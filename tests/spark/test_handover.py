@@ -97,7 +97,7 @@ def test_transactions_around_the_snapshot_arrive_once(live: Live, monkeypatch: p
     # In two of the runs the log lags behind the copies.
     monkeypatch.setenv(ENVIRONMENT, "segment.before_publish=sleep:0.3" if run % 2 else "")
     # In two of them a table catches up in many pieces.
-    monkeypatch.setattr(catch_up, "PIECE_BYTES", 2_000 if run >= 2 else catch_up.PIECE_BYTES)
+    monkeypatch.setattr(catch_up, "PIECE_BYTES", 10_000 if run >= 2 else catch_up.PIECE_BYTES)
     stop = threading.Event()
     clients = [Schedules(live.url, 100 * run + number, tables[number::CLIENTS], stop) for number in range(CLIENTS)]
     for client in clients:

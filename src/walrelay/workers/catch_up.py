@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from walrelay.destinations.base import Destination
 from walrelay.destinations.events import EventBatch, TableRange
+from walrelay.destinations.turns import Turns
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import hit
 from walrelay.log.cuts import bytes_of, cuts
@@ -20,6 +21,7 @@ PIECE_BYTES = 8 * 1024 * 1024
 SEEN_BYTES = 256 * 1024 * 1024
 """The same for what was in the log when the copy began: the snapshot has seen nearly all of it, so that little but a
 look is left."""
+_NOWHERE = Lsn(0)
 
 
 @dataclass
@@ -28,13 +30,17 @@ class _Request:
     visible: str
     target: Lsn
     since: Lsn
+    after: Lsn = _NOWHERE
+    """How far it is."""
     reached: Lsn | None = None
-    error: WalrelayError | None = None
+    error: Exception | None = None
+    done: threading.Event = field(default_factory=threading.Event)
 
 
 class CatchUps:
     """Called by each table's own worker. Whoever comes while a write goes on waits, and then goes with all others who
-    came meanwhile: a write has a price of its own, whatever it holds."""
+    came meanwhile: a write has a price of its own, whatever it holds. Those who have a long way take turns with those
+    who came after them, piece by piece."""
 
     def __init__(
         self, destination: Destination, log: LogReader, batch: Callable[..., EventBatch], stopping: threading.Event
@@ -45,7 +51,7 @@ class CatchUps:
         self._stopping = stopping
         self._pending: list[_Request] = []
         self._arriving = threading.Lock()
-        self._writing = threading.Lock()
+        self._writing = Turns()
 
     def catch_up(self, table: TableId, visible: str, target: Lsn, since: Lsn) -> Lsn | None:
         """Bring a table, copied under a snapshot that sees `visible`, to `target` or further (SEMANTICS 8); None when
@@ -53,47 +59,64 @@ class CatchUps:
         mine = _Request(table, visible, target, since)
         with self._arriving:
             self._pending.append(mine)
-        with self._writing:
-            with self._arriving:
-                together, self._pending = self._pending, []
-            if together:
-                self._write(together, self._log.start())
+        with self._writing, self._arriving:
+            together, self._pending = self._pending, []
+        if together:
+            start = self._log.start()
+            for one in together:
+                one.after = start
+            self._write(together)
+        mine.done.wait()
         if mine.error is not None:
             raise mine.error
         return mine.reached
 
-    def _write(self, together: list[_Request], after: Lsn) -> None:
-        """All of them from `after` on, piece by piece, so that tables which are ready get in between; until no more has
-        come meanwhile than one piece, which is what the apply worker is left with when it takes them over."""
-        tables = {one.table for one in together}
-        target, since = max(one.target for one in together), min(one.since for one in together)
+    def _write(self, together: list[_Request]) -> None:
+        """All of them, and each learns how it ended, whatever happens."""
+        reached, error = None, None
         try:
             hit("catchup.before")
-            while True:
-                for end in self._ends(after, since, max(self._log.end(), target), tables):
-                    if self._stopping.is_set():
-                        return
-                    ranges = tuple(TableRange(one.table, after, unseen_by=one.visible) for one in together)
-                    self._destination.write_events(self._batch(after, end, ranges))
-                    after = end
-                if self._size(after, self._log.end(), tables) <= PIECE_BYTES:
-                    break
+            reached = self._pieces(together)
             hit("catchup.after")
-        except WalrelayError as error:
-            if len(together) == 1:
-                together[0].error = error
-                return
+        except Exception as caught:
+            error = caught
+        if isinstance(error, WalrelayError) and len(together) > 1:
             for one in together:  # whoever fails, fails alone
-                self._write([one], after)
+                self._write([one])
             return
         for one in together:
-            one.reached = after
+            one.reached, one.error = reached, error
+            one.done.set()
 
-    def _ends(self, after: Lsn, since: Lsn, to: Lsn, tables: set[TableId]) -> Iterator[Lsn]:
-        if after < since <= to and self._size(after, since, tables) > PIECE_BYTES:
-            yield from cuts(self._log, after, since, SEEN_BYTES, tables)
+    def _pieces(self, together: list[_Request]) -> Lsn | None:
+        """Piece by piece, so that tables which are ready get in between; until no more has come meanwhile than one
+        piece, which is what the apply worker is left with when it takes them over.
+
+        What came meanwhile is the next round, in pieces of twice the size: where changes come faster than small pieces
+        can be written, larger ones, which cost less in all, overtake them some day.
+        """
+        tables = {one.table for one in together}
+        target, since = max(one.target for one in together), min(one.since for one in together)
+        after, piece = together[0].after, PIECE_BYTES  # they go together, so all are as far
+        while True:
+            for end in self._ends(after, since, max(self._log.end(), target), tables, piece):
+                if self._stopping.is_set():
+                    return None
+                ranges = tuple(TableRange(one.table, after, unseen_by=one.visible) for one in together)
+                with self._writing:
+                    self._destination.write_events(self._batch(after, end, ranges))
+                after = end
+                for one in together:
+                    one.after = end
+            if self._size(after, self._log.end(), tables) <= piece:
+                return after
+            piece *= 2
+
+    def _ends(self, after: Lsn, since: Lsn, to: Lsn, tables: set[TableId], piece: int) -> Iterator[Lsn]:
+        if after < since <= to and self._size(after, since, tables) > piece:
+            yield from cuts(self._log, after, since, max(piece, SEEN_BYTES), tables)
             after = since
-        yield from cuts(self._log, after, to, PIECE_BYTES, tables, inside=True)
+        yield from cuts(self._log, after, to, piece, tables, inside=True)
 
     def _size(self, after: Lsn, to: Lsn, tables: set[TableId]) -> int:
         return sum(bytes_of(entry, tables) for entry in self._log.entries(after, to))
