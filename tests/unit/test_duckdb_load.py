@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,13 +12,15 @@ from threading import Event
 import duckdb
 import pyarrow as pa
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from walrelay.config.settings import copy_settings
 from walrelay.decode.base import DUCKDB
 from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
 from walrelay.destinations.duckdb import DuckDBDestination
-from walrelay.destinations.duckdb_load import BUILDING, Piece, cut
-from walrelay.destinations.landing import Landing
+from walrelay.destinations.duckdb_load import BUILDING, ROW_BYTES, Piece, cut
+from walrelay.destinations.landing import GROUP_ROWS, Landing
 from walrelay.errors import DestinationError, WalrelayError
 from walrelay.failpoints import disarm
 from walrelay.model.names import TableName
@@ -76,6 +79,34 @@ def test_pieces_hold_every_row_once() -> None:
     assert [piece.first for piece in slices] == [sum(one.rows for one in slices[:n]) for n in range(10)]
     assert sum(piece.rows for piece in slices) == 1_000
     assert rest == Piece(("a", "b", "d"), 31)
+
+
+@given(st.integers(1, 3_000_000), st.integers(0, 2_000), st.integers(1, 10**9), st.integers(1, 64))
+def test_slices_hold_every_row_once(rows: int, row_bytes: int, piece_bytes: int, threads: int) -> None:
+    assume(rows * (row_bytes + ROW_BYTES) // piece_bytes < 5_000)
+    pieces = cut(SCHEMA, [LandedFile("a", rows, rows * row_bytes)], piece_bytes, threads=threads)
+    assert [piece.first or 0 for piece in pieces] == [0, *itertools.accumulate(piece.rows for piece in pieces)][:-1]
+    assert sum(piece.rows for piece in pieces) == rows and all(piece.rows for piece in pieces)
+
+
+def test_slices_are_row_groups_for_each_thread() -> None:
+    file = LandedFile("a", 10 * GROUP_ROWS + 5, 10 * GROUP_ROWS * 100)
+    pieces = cut(SCHEMA, [file], 3 * GROUP_ROWS * (100 + ROW_BYTES), threads=2)
+    assert [piece.rows / GROUP_ROWS for piece in pieces[:-1]] == [4, 4]
+    assert pieces[-1].rows == 2 * GROUP_ROWS + 5
+
+
+def test_a_sliced_copy_leaves_no_row_group_half_full_but_the_last(tmp_path: Path) -> None:
+    made = DuckDBDestination(tmp_path / "out.duckdb", piece_bytes=GROUP_ROWS * ROW_BYTES)
+    made.startup(DestinationContext("id", copy_settings()))
+    made.write_table_rows(SCHEMA, landed(tmp_path, 9 * GROUP_ROWS + 7))
+    made.shutdown()
+    with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as reader:
+        found = reader.sql(
+            "SELECT max(start + count) FROM pragma_storage_info('public.\"Orders\"')"
+            " WHERE column_name = 'id' AND segment_type = 'INTEGER' GROUP BY row_group_id"
+        ).fetchall()
+    assert sorted(count for (count,) in found) == [7, *[GROUP_ROWS] * 9]
 
 
 def test_a_table_with_a_column_of_duckdbs_own_name_is_not_sliced() -> None:

@@ -6,6 +6,7 @@ between its pieces; until the last one is in, they stand in a table of their own
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,14 +15,15 @@ from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.base import LandedFile
 from walrelay.destinations.duckdb_progress import NO_COLUMNS, place
 from walrelay.destinations.duckdb_types import projection, quoted
+from walrelay.destinations.landing import GROUP_ROWS
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-PIECE_BYTES = 64 * 1024 * 1024
-"""Of landed files, rows counted as below: some tenths of a second of loading."""
+PIECE_BYTES = 32 * 1024 * 1024
+"""Of landed files for each of DuckDB's threads, rows counted as below: some tenths of a second of loading."""
 ROW_BYTES = 64
 """As many bytes more would take DuckDB as long as a row does, whatever is in it."""
 BUILDING = "_walrelay_copy_of_"
@@ -40,22 +42,24 @@ class Piece:
     """Of a slice: the number of its first row."""
 
 
-def cut(schema: TableSchema, files: Sequence[LandedFile], piece_bytes: int) -> list[Piece]:
-    """All rows of the files, in pieces of about `piece_bytes`; none for a table without columns: nothing to load."""
+def cut(schema: TableSchema, files: Sequence[LandedFile], piece_bytes: int, *, threads: int = 1) -> list[Piece]:
+    """All rows of the files, in pieces of about `piece_bytes`, each a task for so many threads; none for a table
+    without columns: nothing to load."""
     if not schema.columns:
         return []
     may_slice = all(column.name.lower() != ROW_NUMBER for column in schema.columns)
-    return list(_cut(files, piece_bytes, may_slice))
+    return list(_cut(files, piece_bytes, GROUP_ROWS * threads, may_slice))
 
 
-def _cut(files: Sequence[LandedFile], piece_bytes: int, may_slice: bool) -> Iterator[Piece]:
+def _cut(files: Sequence[LandedFile], piece_bytes: int, unit: int, may_slice: bool) -> Iterator[Piece]:
     together: list[LandedFile] = []
     for file in files:
         slices = -(-_weight(file) // piece_bytes)
         if may_slice and slices > 1:
-            step = -(-file.rows // slices)
-            for first in range(0, file.rows, step):
-                yield Piece((file.path,), min(step, file.rows - first), first)
+            step = _whole_units(-(-file.rows // slices), unit)
+            firsts = range(0, file.rows - step // 2, step)  # what is less than half a piece goes with the last one
+            for first, end in itertools.pairwise([*firsts, file.rows]):
+                yield Piece((file.path,), end - first, first)
             continue
         if together and sum(map(_weight, together)) + _weight(file) > piece_bytes:
             yield _whole(together)
@@ -63,6 +67,11 @@ def _cut(files: Sequence[LandedFile], piece_bytes: int, may_slice: bool) -> Iter
         together.append(file)
     if together:
         yield _whole(together)
+
+
+def _whole_units(rows: int, unit: int) -> int:
+    """About so many rows, and a row group, full to the last row, for each thread; unless that were far too many."""
+    return -(-rows // unit) * unit if rows > unit // 4 else rows
 
 
 def _weight(file: LandedFile) -> int:
