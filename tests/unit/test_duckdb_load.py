@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -17,9 +18,10 @@ from hypothesis import strategies as st
 
 from walrelay.config.settings import copy_settings
 from walrelay.decode.base import DUCKDB
+from walrelay.destinations import duckdb as duckdb_destination
 from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
 from walrelay.destinations.duckdb import DuckDBDestination
-from walrelay.destinations.duckdb_load import BUILDING, ROW_BYTES, Piece, cut
+from walrelay.destinations.duckdb_load import BUILDING, PIECE_ROWS, ROW_BYTES, SMALL_BYTES, Piece, cut
 from walrelay.destinations.landing import GROUP_ROWS, Landing
 from walrelay.errors import DestinationError, WalrelayError
 from walrelay.failpoints import disarm
@@ -81,32 +83,87 @@ def test_pieces_hold_every_row_once() -> None:
     assert rest == Piece(("a", "b", "d"), 31)
 
 
-@given(st.integers(1, 3_000_000), st.integers(0, 2_000), st.integers(1, 10**9), st.integers(1, 64))
-def test_slices_hold_every_row_once(rows: int, row_bytes: int, piece_bytes: int, threads: int) -> None:
-    assume(rows * (row_bytes + ROW_BYTES) // piece_bytes < 5_000)
-    pieces = cut(SCHEMA, [LandedFile("a", rows, rows * row_bytes)], piece_bytes, threads=threads)
-    assert [piece.first or 0 for piece in pieces] == [0, *itertools.accumulate(piece.rows for piece in pieces)][:-1]
-    assert sum(piece.rows for piece in pieces) == rows and all(piece.rows for piece in pieces)
+@given(
+    st.lists(st.integers(0, 1_000_000), min_size=1, max_size=6),
+    st.integers(0, 2_000),
+    st.integers(1, 10**9),
+    st.integers(1, 500_000),
+)
+def test_pieces_hold_every_row_once_in_order(counts: list[int], width: int, piece_bytes: int, piece_rows: int) -> None:
+    assume(sum(counts) * (width + ROW_BYTES) // piece_bytes < 5_000)
+    files = [LandedFile(str(number), rows, rows * width) for number, rows in enumerate(counts)]
+    held = {file.path: 0 for file in files}
+    for piece in cut(SCHEMA, files, piece_bytes, piece_rows):
+        if piece.first is None:
+            assert piece.rows == sum(counts[int(path)] for path in piece.paths)
+            for path in piece.paths:
+                held[path] += counts[int(path)]
+        else:
+            (path,) = piece.paths
+            assert piece.first == held[path] and piece.rows > 0
+            held[path] += piece.rows
+    assert list(held.values()) == counts
 
 
-def test_slices_are_row_groups_for_each_thread() -> None:
-    file = LandedFile("a", 10 * GROUP_ROWS + 5, 10 * GROUP_ROWS * 100)
-    pieces = cut(SCHEMA, [file], 3 * GROUP_ROWS * (100 + ROW_BYTES), threads=2)
-    assert [piece.rows / GROUP_ROWS for piece in pieces[:-1]] == [4, 4]
-    assert pieces[-1].rows == 2 * GROUP_ROWS + 5
+def test_pieces_are_whole_row_groups_however_wide_the_rows_are() -> None:
+    file = LandedFile("a", 10 * PIECE_ROWS + 5, 10 * PIECE_ROWS * 4_000)
+    pieces = cut(SCHEMA, [file], 1_000_000, PIECE_ROWS)
+    assert [piece.rows for piece in pieces] == [PIECE_ROWS] * 9 + [PIECE_ROWS + 5]
+    small = [LandedFile(str(number), 60_000, 10**9) for number in range(20)]
+    assert {len(piece.paths) for piece in cut(SCHEMA, small, 1_000_000, PIECE_ROWS)[:-1]} == {-(-PIECE_ROWS // 60_000)}
 
 
-def test_a_sliced_copy_leaves_no_row_group_half_full_but_the_last(tmp_path: Path) -> None:
-    made = DuckDBDestination(tmp_path / "out.duckdb", piece_bytes=GROUP_ROWS * ROW_BYTES)
+def test_a_sliced_copy_leaves_no_row_group_half_full_but_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duckdb_destination, "PIECE_BYTES", 1)
+    made = DuckDBDestination(tmp_path / "out.duckdb", threads=2)
     made.startup(DestinationContext("id", copy_settings()))
-    made.write_table_rows(SCHEMA, landed(tmp_path, 9 * GROUP_ROWS + 7))
+    rows = landed(tmp_path, 17 * GROUP_ROWS + 7)
+    assert len(made._cut(SCHEMA, rows)) == 2
+    made.write_table_rows(SCHEMA, rows)
     made.shutdown()
     with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as reader:
         found = reader.sql(
             "SELECT max(start + count) FROM pragma_storage_info('public.\"Orders\"')"
             " WHERE column_name = 'id' AND segment_type = 'INTEGER' GROUP BY row_group_id"
         ).fetchall()
-    assert sorted(count for (count,) in found) == [7, *[GROUP_ROWS] * 9]
+    assert sorted(count for (count,) in found) == [7, *[GROUP_ROWS] * 17]
+
+
+def test_changes_of_others_come_in_while_a_piece_is_loaded(destination: DuckDBDestination, tmp_path: Path) -> None:
+    other = TableSchema(8, TableName("public", "other"), SCHEMA.columns)
+    rows = landed(tmp_path, 10, schema=other)
+    with destination._file.beside(in_order=True) as (connection, catalog), ThreadPoolExecutor() as threads:
+        connection.execute("BEGIN")
+        connection.execute(f"CREATE TABLE {catalog}.main.long AS SELECT 1 AS n")
+        assert threads.submit(destination.write_table_rows, other, rows).result(timeout=20).rows == 10
+        assert threads.submit(destination.applied_lsn, 8).result(timeout=20) is None
+        connection.execute("COMMIT")
+    with duckdb.connect(str(destination.path), read_only=True) as reader:
+        assert reader.sql("SELECT (SELECT n FROM long), (SELECT count(*) FROM public.other)").fetchall() == [(1, 10)]
+
+
+def test_a_piece_that_fails_leaves_the_file_to_others(destination: DuckDBDestination, tmp_path: Path) -> None:
+    with pytest.raises(DestinationError), destination._file.beside(in_order=True) as (connection, _):
+        connection.execute("SELECT error('no')")
+    assert destination.write_table_rows(SCHEMA, landed(tmp_path, 10)).rows == 10
+    assert held(destination.path) == list(range(10))
+
+
+@pytest.mark.parametrize(("weight", "waited"), [(SMALL_BYTES // 2, False), (2 * SMALL_BYTES, True)])
+def test_only_what_is_small_keeps_others_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weight: int, waited: bool
+) -> None:
+    made = DuckDBDestination(tmp_path / "out.duckdb")
+    made.startup(DestinationContext("id", copy_settings()))
+    beside = []
+    monkeypatch.setattr(made, "_write_beside", lambda *given: beside.append(given) or 0)
+    rows = landed(tmp_path, 10)
+    (file,) = rows.files
+    made.write_table_rows(SCHEMA, replace(rows, files=(replace(file, bytes=weight),)))
+    assert bool(beside) is waited
+    made.shutdown()
 
 
 def test_a_table_with_a_column_of_duckdbs_own_name_is_not_sliced() -> None:
@@ -153,7 +210,7 @@ def test_between_two_pieces_others_have_the_file(
 
     monkeypatch.setattr("walrelay.destinations.duckdb.hit", look)
     destination.write_table_rows(SCHEMA, landed(tmp_path, 100, 100, 100, first=100))
-    assert seen == ["5\n", "5\n"]
+    assert seen == ["5\n", "5\n", "5\n"]
     assert held(destination.path) == list(range(100, 400))
 
 

@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from walrelay.control.agreement_text import DuckDBSide, PostgresSide, Side, can_write
-from walrelay.destinations.duckdb import failure
+from walrelay.destinations.duckdb_file import failure
 from walrelay.errors import MissingExtraError
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema

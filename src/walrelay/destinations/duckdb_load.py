@@ -1,7 +1,7 @@
 """A table's landed copy into a DuckDB file, piece by piece.
 
-Who loads has the file for himself, and changes of all other tables wait meanwhile. So a large copy lets go of the file
-between its pieces; until the last one is in, they stand in a table of their own, which then takes the other's place.
+While a large copy is loaded, changes of other tables come in beside it, but no other process can open the file. So it
+lets go of the file between its pieces; they stand in a table of their own, which takes the other's place in the end.
 """
 
 from __future__ import annotations
@@ -15,17 +15,22 @@ from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.base import LandedFile
 from walrelay.destinations.duckdb_progress import NO_COLUMNS, place
 from walrelay.destinations.duckdb_types import projection, quoted
-from walrelay.destinations.landing import GROUP_ROWS
+from walrelay.destinations.landing import GROUP_BYTES, GROUP_ROWS
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-PIECE_BYTES = 32 * 1024 * 1024
-"""Of landed files for each of DuckDB's threads, rows counted as below: some tenths of a second of loading."""
+SMALL_BYTES = 16 * 1024 * 1024
+"""Landed files of up to this are loaded at once: some tenths of a second, rows counted as below."""
+PIECE_BYTES = 192 * 1024 * 1024
+"""Of landed files for each of DuckDB's threads: some seconds, in which no other process gets the file."""
 ROW_BYTES = 64
 """As many bytes more would take DuckDB as long as a row does, whatever is in it."""
+PIECE_ROWS = 4 * GROUP_ROWS
+"""Of a piece for each thread, however wide the rows are: where DuckDB finds two row groups half full and fewer than
+three full ones between them, its checkpoint joins them, anew after each piece, while everybody waits."""
 BUILDING = "_walrelay_copy_of_"
 """How the names of unfinished copies begin."""
 ROW_NUMBER = "file_row_number"
@@ -42,40 +47,43 @@ class Piece:
     """Of a slice: the number of its first row."""
 
 
-def cut(schema: TableSchema, files: Sequence[LandedFile], piece_bytes: int, *, threads: int = 1) -> list[Piece]:
-    """All rows of the files, in pieces of about `piece_bytes`, each a task for so many threads; none for a table
-    without columns: nothing to load."""
+def cut(schema: TableSchema, files: Sequence[LandedFile], piece_bytes: int, piece_rows: int = 1) -> list[Piece]:
+    """All rows of the files, in pieces of `piece_bytes` or little more, and of a multiple of `piece_rows` or little
+    more; none for a table without columns: nothing to load."""
     if not schema.columns:
         return []
     may_slice = all(column.name.lower() != ROW_NUMBER for column in schema.columns)
-    return list(_cut(files, piece_bytes, GROUP_ROWS * threads, may_slice))
+    return list(_cut(files, piece_bytes, piece_rows, may_slice))
 
 
-def _cut(files: Sequence[LandedFile], piece_bytes: int, unit: int, may_slice: bool) -> Iterator[Piece]:
+def _cut(files: Sequence[LandedFile], piece_bytes: int, piece_rows: int, may_slice: bool) -> Iterator[Piece]:
     together: list[LandedFile] = []
     for file in files:
-        slices = -(-_weight(file) // piece_bytes)
-        if may_slice and slices > 1:
-            step = _whole_units(-(-file.rows // slices), unit)
+        slices = -(-weight([file]) // piece_bytes)
+        step = -(-file.rows // max(slices, 1) // piece_rows) * piece_rows
+        if may_slice and file.rows > step:
             firsts = range(0, file.rows - step // 2, step)  # what is less than half a piece goes with the last one
             for first, end in itertools.pairwise([*firsts, file.rows]):
                 yield Piece((file.path,), end - first, first)
             continue
-        if together and sum(map(_weight, together)) + _weight(file) > piece_bytes:
-            yield _whole(together)
+        whole = _whole(together)
+        if whole.rows >= piece_rows and weight([*together, file]) > piece_bytes:
+            yield whole
             together = []
         together.append(file)
     if together:
         yield _whole(together)
 
 
-def _whole_units(rows: int, unit: int) -> int:
-    """About so many rows, and a row group, full to the last row, for each thread; unless that were far too many."""
-    return -(-rows // unit) * unit if rows > unit // 4 else rows
+def weight(files: Sequence[LandedFile]) -> int:
+    """The bytes of the files, and what their rows add to the work."""
+    return sum(file.bytes + ROW_BYTES * file.rows for file in files)
 
 
-def _weight(file: LandedFile) -> int:
-    return file.bytes + ROW_BYTES * file.rows
+def has_full_groups(files: Sequence[LandedFile]) -> bool:
+    """Whether the rows were narrow enough to be landed in full row groups. In the order of the files DuckDB then keeps
+    them as they are. Of others it makes full ones faster when each of its threads takes what comes."""
+    return sum(file.bytes for file in files) <= GROUP_BYTES // GROUP_ROWS * sum(file.rows for file in files)
 
 
 def _whole(files: Sequence[LandedFile]) -> Piece:
