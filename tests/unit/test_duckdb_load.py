@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
+from time import sleep
 
 import duckdb
 import pyarrow as pa
@@ -151,6 +152,27 @@ def test_a_piece_that_fails_leaves_the_file_to_others(destination: DuckDBDestina
     assert held(destination.path) == list(range(10))
 
 
+def test_a_long_statement_is_given_up_when_the_pipeline_stops(
+    destination: DuckDBDestination, stopping: Event, tmp_path: Path
+) -> None:
+    Timer(0.5, stopping.set).start()
+    with pytest.raises(DestinationError), destination._file.beside(in_order=True) as (connection, _):
+        connection.execute("SELECT sum(a.range * b.range) FROM range(10_000_000) a, range(10_000_000) b")
+    destination.write_table_rows(SCHEMA, landed(tmp_path, 10))
+    assert held(destination.path) == list(range(10))
+
+
+def test_closing_waits_for_a_piece(destination: DuckDBDestination) -> None:
+    with ThreadPoolExecutor() as threads:
+        with destination._file.beside(in_order=True) as (connection, catalog):
+            closing = threads.submit(destination._file.close)
+            sleep(0.2)
+            connection.execute(f"CREATE TABLE {catalog}.main.long AS SELECT 1 AS n")
+        closing.result(timeout=20)
+    with duckdb.connect(str(destination.path)) as reader:
+        assert reader.sql("SELECT n FROM long").fetchall() == [(1,)]
+
+
 @pytest.mark.parametrize(("weight", "waited"), [(SMALL_BYTES // 2, False), (2 * SMALL_BYTES, True)])
 def test_only_what_is_small_keeps_others_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weight: int, waited: bool
@@ -171,8 +193,10 @@ def test_a_table_with_a_column_of_duckdbs_own_name_is_not_sliced() -> None:
     assert cut(schema, [LandedFile("c", 1_000, 30_000)], 10_000) == [Piece(("c",), 1_000)]
 
 
-def test_a_table_without_columns_has_nothing_to_load() -> None:
-    assert cut(TableSchema(7, TableName("public", "t"), ()), [LandedFile("c", 5, 100)], 10) == []
+def test_a_table_without_columns_has_nothing_to_load(destination: DuckDBDestination) -> None:
+    schema, files = TableSchema(7, TableName("public", "t"), ()), (LandedFile("c", 10_000_000, 100),)
+    assert cut(schema, files, 10) == []
+    assert destination.write_table_rows(schema, TableRows(schema, files, DUCKDB, 10_000_000)).rows == 0
 
 
 def test_pieces_and_slices_make_the_whole_table(destination: DuckDBDestination, tmp_path: Path) -> None:

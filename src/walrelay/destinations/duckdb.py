@@ -120,7 +120,7 @@ class DuckDBDestination(SimpleDestination):
         loading, pieces = Loading(schema), self._cut(schema, rows)
         self._touched.add(schema.id)
         with self._alone(schema):
-            if len(pieces) > 1 or (self._others_wait() and weight(rows.files) > SMALL_BYTES):
+            if len(pieces) > 1 or (pieces and self._others_wait() and weight(rows.files) > SMALL_BYTES):
                 count = self._write_beside(schema, rows, loading, pieces)
             else:
                 count = self._write_at_once(schema, rows, loading, pieces)

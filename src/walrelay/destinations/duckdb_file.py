@@ -6,6 +6,7 @@ DuckDB lets one process in at a time, so the file is open only while something i
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,6 +37,8 @@ LONGEST_HOLD = 0.5
 """Seconds for which threads of ours may pass the file on to each other before others get a chance."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
 """Seconds between two attempts to open a file that others have."""
+WATCH_SECONDS = 0.2
+"""How long a statement may go on after the pipeline was told to stop."""
 
 
 class DuckDBFile:
@@ -57,7 +60,7 @@ class DuckDBFile:
 
     def close(self) -> None:
         """Leave everything in the file itself, for whoever copies it away."""
-        with self._lock:
+        with self._loading, self._lock:
             if self._session is not None:
                 self._held_since = 0.0
                 with suppress(duckdb_module().Error):
@@ -114,7 +117,8 @@ class DuckDBFile:
             went_well = False
             try:
                 guest.execute(f"SET preserve_insertion_order = {in_order}")
-                yield guest, FILE
+                with self._given_up_on_stop(guest):
+                    yield guest, FILE
                 went_well = True
             except duckdb_module().Error as error:
                 raise failure(error, self.path) from error
@@ -125,6 +129,25 @@ class DuckDBFile:
                 with self._lock:
                     self._guests -= 1
                     self._release(session, went_well)
+
+    @contextmanager
+    def _given_up_on_stop(self, guest: DuckDBPyConnection) -> Iterator[None]:
+        """Interrupt the statement when the pipeline is told to stop: it may have minutes to go."""
+        assert self.context is not None, "startup() comes first"
+        stopping, done = self.context.stopping, threading.Event()
+
+        def watch() -> None:
+            while not done.wait(WATCH_SECONDS):
+                if stopping.is_set():
+                    guest.interrupt()
+
+        watcher = threading.Thread(target=watch, name="walrelay load watcher", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
 
     def _ready(self) -> DuckDBPyConnection | None:
         """Attach the file, if it is not; None when this same program has it open elsewhere."""
