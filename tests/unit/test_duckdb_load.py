@@ -238,14 +238,32 @@ def test_between_two_pieces_others_have_the_file(
     assert held(destination.path) == list(range(100, 400))
 
 
-def test_a_copy_that_was_killed_leaves_nothing_for_the_next(destination: DuckDBDestination, tmp_path: Path) -> None:
-    with duckdb.connect(str(destination.path)) as dead:
-        dead.execute("CREATE SCHEMA public")
-        dead.execute(f'CREATE TABLE public."{BUILDING}Orders_7" AS SELECT 1 AS id')
-    destination.startup(DestinationContext("next", copy_settings()))
-    destination.drop_table_for_copy(SCHEMA)
-    destination.write_table_rows(SCHEMA, landed(tmp_path, 5))
-    assert held(destination.path) == list(range(5))
+def unfinished(path: Path) -> list[str]:
+    with duckdb.connect(str(path), read_only=True) as reader:
+        rows = reader.sql(
+            f"SELECT table_name FROM duckdb_tables() WHERE starts_with(table_name, '{BUILDING}')"
+        ).fetchall()
+    return [name for (name,) in rows]
+
+
+def test_a_copy_that_was_killed_leaves_nothing_for_the_next_run(destination: DuckDBDestination, tmp_path: Path) -> None:
+    rows = landed(tmp_path, 500, 500)
+    destination.shutdown()
+    code = f"""
+from tests.unit.test_duckdb_load import *
+from walrelay.failpoints import arm
+arm("destination.piece=kill")
+made = DuckDBDestination({str(destination.path)!r}, piece_bytes=10_000)
+made.startup(DestinationContext("it's me", copy_settings()))
+made.write_table_rows(SCHEMA, TableRows(SCHEMA, {rows.files!r}, DUCKDB, 1_000))
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert len(unfinished(destination.path)) == 1
+    destination.startup(DestinationContext("another", copy_settings()))
+    destination.shutdown()
+    assert len(unfinished(destination.path)) == 1, "it may be at work"
+    destination.startup(DestinationContext("it's me", copy_settings()))
+    assert unfinished(destination.path) == []
 
 
 def test_a_stop_gives_a_long_load_up(destination: DuckDBDestination, tmp_path: Path, stopping: Event) -> None:

@@ -23,8 +23,8 @@ from walrelay.destinations.duckdb_load import (
     Loading,
     Piece,
     cut,
+    drop_unfinished,
     has_full_groups,
-    has_unfinished,
     weight,
 )
 from walrelay.destinations.duckdb_names import refuse_twins
@@ -93,7 +93,7 @@ class DuckDBDestination(SimpleDestination):
             book = _book(connection)
             book.create()
             self._touched = set(book.tables())
-            self._always_look = has_unfinished(connection)
+            drop_unfinished(connection, catalog_of(connection), context.pipeline_id)
             ((self._threads,),) = connection.execute("SELECT current_setting('threads')").fetchall()
 
     def shutdown(self) -> None:
@@ -111,13 +111,13 @@ class DuckDBDestination(SimpleDestination):
         with self._alone(schema), self._file.alone() as (connection, catalog):
             book = ProgressBook(connection, catalog)
             connection.execute("BEGIN")
-            Loading(schema).drop(connection, catalog)
+            self._loading(schema).drop(connection, catalog)
             if book.knows(schema.id):
                 book.forget(schema.id)
             connection.execute("COMMIT")
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
-        loading, pieces = Loading(schema), self._cut(schema, rows)
+        loading, pieces = self._loading(schema), self._cut(schema, rows)
         self._touched.add(schema.id)
         with self._alone(schema):
             if len(pieces) > 1 or (pieces and self._others_wait() and weight(rows.files) > SMALL_BYTES):
@@ -125,6 +125,10 @@ class DuckDBDestination(SimpleDestination):
             else:
                 count = self._write_at_once(schema, rows, loading, pieces)
         return WriteResult(durable=True, rows=count)
+
+    def _loading(self, schema: TableSchema) -> Loading:
+        assert self._context is not None, "startup() comes first"
+        return Loading(schema, self._context.pipeline_id)
 
     def _others_wait(self) -> bool:
         assert self._context is not None, "startup() comes first"

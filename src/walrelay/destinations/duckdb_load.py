@@ -93,8 +93,9 @@ def _whole(files: Sequence[LandedFile]) -> Piece:
 class Loading:
     """The statements of one copy, for whatever connection has the file."""
 
-    def __init__(self, schema: TableSchema) -> None:
+    def __init__(self, schema: TableSchema, pipeline_id: str) -> None:
         self._schema = schema
+        self._mark = _mark(pipeline_id)
         # With the oid, since Postgres tells names apart that DuckDB does not.
         self._building = TableName(schema.name.schema, f"{BUILDING}{schema.name.name}_{schema.id}")
 
@@ -104,8 +105,14 @@ class Loading:
 
     def add(self, connection: DuckDBPyConnection, catalog: str, piece: Piece, *, first: bool) -> int:
         """Put a piece to those before it; its number of rows."""
-        how = "CREATE OR REPLACE TABLE {} AS" if first else "INSERT INTO {}"
-        return _count(connection, f"{how.format(place(catalog, self._building))} {self._select(piece)}")
+        building = place(catalog, self._building)
+        if not first:
+            return _count(connection, f"INSERT INTO {building} {self._select(piece)}")
+        connection.execute("BEGIN")
+        count = _count(connection, f"CREATE OR REPLACE TABLE {building} AS {self._select(piece)}")
+        connection.execute(f"COMMENT ON TABLE {building} IS '{self._mark}'")
+        connection.execute("COMMIT")
+        return count
 
     def put_in_place(self, connection: DuckDBPyConnection, catalog: str) -> None:
         """Let the pieces be the table."""
@@ -139,10 +146,16 @@ class Loading:
         return f"SELECT {selected} FROM read_parquet({files}, {options}) AS landed({', '.join(landed)}){where}"
 
 
-def has_unfinished(connection: DuckDBPyConnection) -> bool:
-    """Whether a copy was begun in this file and neither finished nor given up."""
-    question = "SELECT 1 FROM duckdb_tables() WHERE starts_with(table_name, ?) LIMIT 1"
-    return bool(connection.execute(question, [BUILDING]).fetchall())
+def drop_unfinished(connection: DuckDBPyConnection, catalog: str, pipeline_id: str) -> None:
+    """Remove copies that a run of this pipeline has begun and was killed in."""
+    question = "SELECT schema_name, table_name FROM duckdb_tables() WHERE starts_with(table_name, ?) AND comment = ?"
+    for schema, name in connection.execute(question, [BUILDING, _mark(pipeline_id, escaped=False)]).fetchall():
+        connection.execute(f"DROP TABLE {place(catalog, TableName(schema, name))}")
+
+
+def _mark(pipeline_id: str, *, escaped: bool = True) -> str:
+    text = f"unfinished copy of pipeline {pipeline_id}"
+    return text.replace("'", "''") if escaped else text
 
 
 def _count(connection: DuckDBPyConnection, statement: str) -> int:
