@@ -110,7 +110,7 @@ class Loading:
             return _count(connection, f"INSERT INTO {building} {self._select(piece)}")
         connection.execute("BEGIN")
         count = _count(connection, f"CREATE OR REPLACE TABLE {building} AS {self._select(piece)}")
-        connection.execute(f"COMMENT ON TABLE {building} IS '{self._mark}'")
+        connection.execute(f"COMMENT ON TABLE {building} IS '{self._mark.replace(chr(39), chr(39) * 2)}'")
         connection.execute("COMMIT")
         return count
 
@@ -148,14 +148,16 @@ class Loading:
 
 def drop_unfinished(connection: DuckDBPyConnection, catalog: str, pipeline_id: str) -> None:
     """Remove copies that a run of this pipeline has begun and was killed in."""
-    question = "SELECT schema_name, table_name FROM duckdb_tables() WHERE starts_with(table_name, ?) AND comment = ?"
-    for schema, name in connection.execute(question, [BUILDING, _mark(pipeline_id, escaped=False)]).fetchall():
+    question = (
+        "SELECT schema_name, table_name FROM duckdb_tables()"
+        " WHERE database_name = ? AND starts_with(table_name, ?) AND comment = ?"
+    )
+    for schema, name in connection.execute(question, [catalog, BUILDING, _mark(pipeline_id)]).fetchall():
         connection.execute(f"DROP TABLE {place(catalog, TableName(schema, name))}")
 
 
-def _mark(pipeline_id: str, *, escaped: bool = True) -> str:
-    text = f"unfinished copy of pipeline {pipeline_id}"
-    return text.replace("'", "''") if escaped else text
+def _mark(pipeline_id: str) -> str:
+    return f"unfinished copy of pipeline {pipeline_id}"
 
 
 def _count(connection: DuckDBPyConnection, statement: str) -> int:
