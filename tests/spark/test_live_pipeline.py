@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.progress import Apply
 from walrelay.pipeline import Pipeline
+from walrelay.spark.change_query import ChangeQuery
 from walrelay.stores.failures import StoreInUseError
 from walrelay.stores.memory import MemoryStore
 from walrelay.testing.assertions import assert_replicated
@@ -171,6 +173,38 @@ def test_a_copy_whose_spark_worker_is_killed_begins_again(shop: Live) -> None:
         shop.wait_current(pipeline)
         assert "public.keyed" in shop.heard.retried
         assert_replicated(shop.source, shop.file)
+
+
+def test_a_query_whose_python_process_is_killed_is_begun_again(shop: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+    batch = ChangeQuery._batch
+
+    def counted(query: ChangeQuery, frame: Any, number: int) -> None:
+        batches.append(number)
+        batch(query, frame, number)
+
+    monkeypatch.setattr(ChangeQuery, "_batch", counted)
+    with shop.running() as pipeline:
+        looking_at_the_log().kill()  # while it starts
+        for number in (1, 2):
+            change(shop, number)
+            shop.wait(pipeline, lambda _: bool(batches), "Spark has called")
+            shop.wait_current(pipeline)
+            assert_replicated(shop.source, shop.file)
+            looking_at_the_log().kill()  # while it is at work
+            batches.clear()
+
+
+def looking_at_the_log() -> psutil.Process:
+    """The process that Spark asks how far the log is, as soon as there is one."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                if any("python_streaming_source_runner" in word for word in process.cmdline()):
+                    return process
+        time.sleep(0.1)
+    raise AssertionError("no query looks at the log")
 
 
 def copying_backend(connection: psycopg.Connection[Any]) -> tuple[int, int]:

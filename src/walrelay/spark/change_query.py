@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from walrelay.errors import SparkJobError, SparkLostError, WalrelayError
+from walrelay.errors import SparkJobError, SparkLostError, WalrelayError, from_text
 from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
 from walrelay.spark.failures import insist, spark_failures
@@ -26,6 +26,8 @@ BRIDGE_SECONDS = 0.05
 SETTLE_SECONDS = 3.0
 """A query takes several seconds of a processor to start. First copies are better off without, and what is done by then
 needs none."""
+ATTEMPTS = 5
+"""How often in a row a query is begun that ends before it has called."""
 _SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "walrelay-checkpoint-"
 _MANAGER_PACKAGES = ("checkpointing.", "")
@@ -82,13 +84,16 @@ class ChangeQuery:
         self._owning = threading.Lock()
         """For whoever decides what becomes of the query."""
         self._bridging: threading.Thread | None = None
+        self._attempts = 0
 
     def start(self) -> None:
         """In the background: Spark takes seconds to start a query, and more to its first batch. What comes meanwhile
         is taken without it."""
+        self._attempts += 1
         threading.Thread(target=self._start_query, name="walrelay-start-query", daemon=True).start()
-        self._bridging = threading.Thread(target=self._bridge, name="walrelay-bridge", daemon=True)
-        self._bridging.start()
+        if self._bridging is None or not self._bridging.is_alive():
+            self._bridging = threading.Thread(target=self._bridge, name="walrelay-bridge", daemon=True)
+            self._bridging.start()
 
     def _start_query(self) -> None:
         if self._stopping.wait(SETTLE_SECONDS):
@@ -102,21 +107,36 @@ class ChangeQuery:
                         self._query = query
                     if self._stopping.is_set():
                         self._end()
-        except BaseException as error:  # raised by check()
-            self._error = error
+        except BaseException as error:
             self._end()
+            self._failed(error)
+
+    def _failed(self, failure: BaseException | None) -> None:
+        """Begin again, unless it is an error of ours or comes again and again: any process of Spark's may be killed, or
+        take longer to start than Spark waits, and nothing is lost meanwhile. Otherwise leave it to `check` to raise."""
+        known = failure if isinstance(failure, WalrelayError) else from_text(str(failure))
+        if known is not None and type(known) is not SparkJobError:
+            self._error = known
+        elif self._attempts < ATTEMPTS:
+            self._begun.clear()
+            self.start()
+        else:
+            why = str(failure).strip().partition("\n")[0] if failure else "stopped"
+            self._error = SparkJobError(f"the streaming query ended: {why}")
 
     def _bridge(self) -> None:
-        seen = self._start
         while not (self._begun.wait(BRIDGE_SECONDS) or self._stopping.is_set()):
             try:
                 with self._taking:
-                    if (end := self._log.end()) > seen:
-                        self._take(end)
-                        seen = end
+                    if (end := self._log.end()) > self._start:
+                        self._take_to(end)
             except BaseException as error:  # raised by check()
                 self._error = error
                 return
+
+    def _take_to(self, end: Lsn) -> None:
+        self._take(end)
+        self._start = end  # of the next query, if this one is lost
 
     def _build(self) -> StreamingQuery:
         # Spark writes the checkpoint twice a batch: memory will do where there is some.
@@ -136,17 +156,20 @@ class ChangeQuery:
         )
 
     def check(self) -> None:
-        """Raise what ended the query."""
-        if self._error is not None:
-            raise self._error
+        """Raise what ended the query for good."""
         query = self._query
         if (
-            query is not None
+            self._error is None
+            and query is not None
             and not insist("watching the streaming query", lambda: query.isActive)
             and not self._stopping.is_set()
         ):
             failure = insist("asking why the streaming query ended", query.exception)
-            raise SparkJobError(f"the streaming query ended: {str(failure).splitlines()[0] if failure else 'stopped'}")
+            if self._error is None:  # else what we raised ourselves ended it
+                self._end()
+                self._failed(failure)
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
         """Nothing is taken any more when this returns. A query that is still starting is not waited for: it is stopped
@@ -170,11 +193,12 @@ class ChangeQuery:
     def _batch(self, _: DataFrame, _batch_id: int) -> None:
         """Spark's callback, one batch after the other, in a thread of its own."""
         self._begun.set()
+        self._attempts = 0
         try:
             with self._taking:
                 if not self._stopping.is_set():
                     # As far as the log is by now, not as it was when Spark looked.
-                    self._take(self._log.end())
+                    self._take_to(self._log.end())
         except BaseException as error:
             self._error = error
             if isinstance(error, WalrelayError):
