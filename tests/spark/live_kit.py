@@ -160,3 +160,11 @@ def confirmed(live: Live) -> Lsn:
         ).fetchone()
     assert row is not None
     return Lsn.parse(row[0])
+
+
+def ended(live: Live) -> Lsn:
+    """Where the source's WAL ends."""
+    with psycopg.connect(live.url) as connection:
+        row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+    assert row is not None
+    return Lsn.parse(row[0])
