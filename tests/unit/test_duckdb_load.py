@@ -13,16 +13,16 @@ from time import sleep
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from walrelay.config.settings import copy_settings
 from walrelay.decode.base import DUCKDB
-from walrelay.destinations import duckdb as duckdb_destination
+from walrelay.destinations import duckdb_pieces
 from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
-from walrelay.destinations.duckdb import DuckDBDestination
-from walrelay.destinations.duckdb_load import BUILDING, PIECE_ROWS, ROW_BYTES, SMALL_BYTES, Piece, cut
+from walrelay.destinations.duckdb import SMALL_BYTES, DuckDBDestination
+from walrelay.destinations.duckdb_load import BUILDING
+from walrelay.destinations.duckdb_pieces import cut, plan
 from walrelay.destinations.landing import GROUP_ROWS, Landing
 from walrelay.errors import DestinationError, WalrelayError
 from walrelay.failpoints import disarm
@@ -35,13 +35,14 @@ SCHEMA = TableSchema(
 )
 
 
-def landed(directory: Path, *counts: int, first: int = 0, schema: TableSchema = SCHEMA) -> TableRows:
-    """Files with so many rows each, numbered on."""
+def landed(directory: Path, *counts: int, first: int = 0, schema: TableSchema = SCHEMA, padding: int = 0) -> TableRows:
+    """Files with so many rows each, numbered on, with texts at least as long as told."""
     files: list[LandedFile] = []
     for count in counts:
         names = [column.name for column in schema.columns]
         numbers = pa.array(range(first, first + count), pa.int32())
-        columns = [numbers, numbers.cast(pa.string())][: len(names)]
+        texts = pc.utf8_lpad(numbers.cast(pa.string()), padding)
+        columns = [numbers, texts][: len(names)]
         batch = pa.RecordBatch.from_arrays(columns, names)
         landing = Landing(str(directory), batch.schema, file_bytes=2**30)
         landing.write(batch)
@@ -75,67 +76,49 @@ def nothing_armed() -> Iterator[None]:
     disarm()
 
 
-def test_pieces_hold_every_row_once() -> None:
-    files = [LandedFile("a", 10, 100), LandedFile("b", 20, 100), LandedFile("c", 1_000, 30_000), LandedFile("d", 1, 9)]
-    *slices, rest = cut(SCHEMA, files, 10_000)
-    assert {piece.paths for piece in slices} == {("c",)} and len(slices) == 10
-    assert [piece.first for piece in slices] == [sum(one.rows for one in slices[:n]) for n in range(10)]
-    assert sum(piece.rows for piece in slices) == 1_000
-    assert rest == Piece(("a", "b", "d"), 31)
-
-
-@given(
-    st.lists(st.integers(0, 1_000_000), min_size=1, max_size=6),
-    st.integers(0, 2_000),
-    st.integers(1, 10**9),
-    st.integers(1, 500_000),
-)
-def test_pieces_hold_every_row_once_in_order(counts: list[int], width: int, piece_bytes: int, piece_rows: int) -> None:
-    assume(sum(counts) * (width + ROW_BYTES) // piece_bytes < 5_000)
-    files = [LandedFile(str(number), rows, rows * width) for number, rows in enumerate(counts)]
-    held = {file.path: 0 for file in files}
-    for piece in cut(SCHEMA, files, piece_bytes, piece_rows):
-        if piece.first is None:
-            assert piece.rows == sum(counts[int(path)] for path in piece.paths)
-            for path in piece.paths:
-                held[path] += counts[int(path)]
-        else:
-            (path,) = piece.paths
-            assert piece.first == held[path] and piece.rows > 0
-            held[path] += piece.rows
-    assert list(held.values()) == counts
-
-
-def test_pieces_are_whole_row_groups_however_wide_the_rows_are() -> None:
-    file = LandedFile("a", 10 * PIECE_ROWS + 5, 10 * PIECE_ROWS * 4_000)
-    pieces = cut(SCHEMA, [file], 1_000_000, PIECE_ROWS)
-    assert [piece.rows for piece in pieces] == [PIECE_ROWS] * 9 + [PIECE_ROWS + 5]
-    small = [LandedFile(str(number), 60_000, 10**9) for number in range(20)]
-    assert {len(piece.paths) for piece in cut(SCHEMA, small, 1_000_000, PIECE_ROWS)[:-1]} == {-(-PIECE_ROWS // 60_000)}
-
-
 def test_a_sliced_copy_leaves_no_row_group_half_full_but_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duckdb_destination, "PIECE_BYTES", 1)
+    monkeypatch.setattr(duckdb_pieces, "PIECE_BYTES", 1)
     made = DuckDBDestination(tmp_path / "out.duckdb", threads=2)
     made.startup(DestinationContext("id", copy_settings()))
     rows = landed(tmp_path, 17 * GROUP_ROWS + 7)
-    assert len(made._cut(SCHEMA, rows)) == 2
+    assert made._plan(SCHEMA, rows).pieces == 2
     made.write_table_rows(SCHEMA, rows)
     made.shutdown()
-    with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as reader:
+    assert row_groups(made.path) == [7, *[GROUP_ROWS] * 17]
+
+
+def row_groups(path: Path) -> list[int]:
+    with duckdb.connect(str(path), read_only=True) as reader:
         found = reader.sql(
             "SELECT max(start + count) FROM pragma_storage_info('public.\"Orders\"')"
             " WHERE column_name = 'id' AND segment_type = 'INTEGER' GROUP BY row_group_id"
         ).fetchall()
-    assert sorted(count for (count,) in found) == [7, *[GROUP_ROWS] * 17]
+    return sorted(count for (count,) in found)
+
+
+@pytest.mark.parametrize("others_wait", [True, False])
+def test_wide_rows_come_in_at_the_same_time_and_fill_row_groups_across_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others_wait: bool
+) -> None:
+    monkeypatch.setattr(duckdb_pieces, "PIECE_BYTES", 1)
+    made = DuckDBDestination(tmp_path / "out.duckdb", threads=2)
+    made.startup(DestinationContext("id", copy_settings(), others_wait=others_wait))
+    counts = (50_000, 2 * GROUP_ROWS, 1_000, GROUP_ROWS)
+    rows = landed(tmp_path, *counts, padding=600)
+    steps = made._plan(SCHEMA, rows)
+    assert [[piece.rows for piece in one] for one in steps.rounds] == [[GROUP_ROWS] * 2, [GROUP_ROWS + 51_000]]
+    made.write_table_rows(SCHEMA, rows)
+    made.shutdown()
+    assert held(made.path) == list(range(sum(counts)))
+    assert row_groups(made.path) == [51_000, *[GROUP_ROWS] * 3]
 
 
 def test_changes_of_others_come_in_while_a_piece_is_loaded(destination: DuckDBDestination, tmp_path: Path) -> None:
     other = TableSchema(8, TableName("public", "other"), SCHEMA.columns)
     rows = landed(tmp_path, 10, schema=other)
-    with destination._file.beside(in_order=True) as (connection, catalog), ThreadPoolExecutor() as threads:
+    with destination._file.beside(in_order=True) as ((connection,), catalog), ThreadPoolExecutor() as threads:
         connection.execute("BEGIN")
         connection.execute(f"CREATE TABLE {catalog}.main.long AS SELECT 1 AS n")
         assert threads.submit(destination.write_table_rows, other, rows).result(timeout=20).rows == 10
@@ -146,7 +129,7 @@ def test_changes_of_others_come_in_while_a_piece_is_loaded(destination: DuckDBDe
 
 
 def test_a_piece_that_fails_leaves_the_file_to_others(destination: DuckDBDestination, tmp_path: Path) -> None:
-    with pytest.raises(DestinationError), destination._file.beside(in_order=True) as (connection, _):
+    with pytest.raises(DestinationError), destination._file.beside(in_order=True) as ((connection,), _):
         connection.execute("SELECT error('no')")
     assert destination.write_table_rows(SCHEMA, landed(tmp_path, 10)).rows == 10
     assert held(destination.path) == list(range(10))
@@ -156,7 +139,7 @@ def test_a_long_statement_is_given_up_when_the_pipeline_stops(
     destination: DuckDBDestination, stopping: Event, tmp_path: Path
 ) -> None:
     Timer(0.5, stopping.set).start()
-    with pytest.raises(DestinationError), destination._file.beside(in_order=True) as (connection, _):
+    with pytest.raises(DestinationError), destination._file.beside(in_order=True) as ((connection,), _):
         connection.execute("SELECT sum(a.range * b.range) FROM range(10_000_000) a, range(10_000_000) b")
     destination.write_table_rows(SCHEMA, landed(tmp_path, 10))
     assert held(destination.path) == list(range(10))
@@ -164,7 +147,7 @@ def test_a_long_statement_is_given_up_when_the_pipeline_stops(
 
 def test_closing_waits_for_a_piece(destination: DuckDBDestination) -> None:
     with ThreadPoolExecutor() as threads:
-        with destination._file.beside(in_order=True) as (connection, catalog):
+        with destination._file.beside(in_order=True) as ((connection,), catalog):
             closing = threads.submit(destination._file.close)
             sleep(0.2)
             connection.execute(f"CREATE TABLE {catalog}.main.long AS SELECT 1 AS n")
@@ -188,14 +171,9 @@ def test_only_what_is_small_keeps_others_waiting(
     made.shutdown()
 
 
-def test_a_table_with_a_column_of_duckdbs_own_name_is_not_sliced() -> None:
-    schema = TableSchema(7, TableName("public", "t"), (Column("File_Row_Number", PgType(23, "int4")),))
-    assert cut(schema, [LandedFile("c", 1_000, 30_000)], 10_000) == [Piece(("c",), 1_000)]
-
-
 def test_a_table_without_columns_has_nothing_to_load(destination: DuckDBDestination) -> None:
     schema, files = TableSchema(7, TableName("public", "t"), ()), (LandedFile("c", 10_000_000, 100),)
-    assert cut(schema, files, 10) == []
+    assert plan(schema, files, threads=2, others_wait=True, piece_bytes=10).rounds == []
     assert destination.write_table_rows(schema, TableRows(schema, files, DUCKDB, 10_000_000)).rows == 0
 
 

@@ -6,7 +6,6 @@ DuckDB lets one process in at a time, so the file is open only while something i
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -16,18 +15,9 @@ from walrelay.decode.base import DUCKDB, Target
 from walrelay.destinations.base import DestinationContext, SimpleDestination, TableRows, WriteResult
 from walrelay.destinations.duckdb_apply import Application
 from walrelay.destinations.duckdb_file import DuckDBFile, catalog_of, duckdb_module
-from walrelay.destinations.duckdb_load import (
-    PIECE_BYTES,
-    PIECE_ROWS,
-    SMALL_BYTES,
-    Loading,
-    Piece,
-    cut,
-    drop_unfinished,
-    has_full_groups,
-    weight,
-)
+from walrelay.destinations.duckdb_load import Loading, drop_unfinished
 from walrelay.destinations.duckdb_names import refuse_twins
+from walrelay.destinations.duckdb_pieces import Plan, plan, weight
 from walrelay.destinations.duckdb_progress import WHOLE, ProgressBook, place
 from walrelay.destinations.duckdb_shape import comment
 from walrelay.destinations.duckdb_types import quoted
@@ -44,6 +34,8 @@ from walrelay.model.schema import TableSchema
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+SMALL_BYTES = 16 * 1024 * 1024
+"""Landed files of up to this are loaded at once: some tenths of a second, rows counted as `weight` does."""
 GONE = ("No files found", "No such file")
 """How DuckDB says that a file is not there any more."""
 ATTEMPTS = 10
@@ -117,13 +109,13 @@ class DuckDBDestination(SimpleDestination):
             connection.execute("COMMIT")
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
-        loading, pieces = self._loading(schema), self._cut(schema, rows)
+        loading, steps = self._loading(schema), self._plan(schema, rows)
         self._touched.add(schema.id)
         with self._alone(schema):
-            if len(pieces) > 1 or (pieces and self._others_wait() and weight(rows.files) > SMALL_BYTES):
-                count = self._write_beside(schema, rows, loading, pieces)
+            if steps.pieces > 1 or (steps.pieces and self._others_wait() and weight(rows.files) > SMALL_BYTES):
+                count = self._write_beside(schema, rows, loading, steps)
             else:
-                count = self._write_at_once(schema, rows, loading, pieces)
+                count = self._write_at_once(schema, rows, loading, steps)
         return WriteResult(durable=True, rows=count)
 
     def _loading(self, schema: TableSchema) -> Loading:
@@ -134,30 +126,30 @@ class DuckDBDestination(SimpleDestination):
         assert self._context is not None, "startup() comes first"
         return self._context.others_wait
 
-    def _cut(self, schema: TableSchema, rows: TableRows) -> list[Piece]:
-        if not self._others_wait():
-            return cut(schema, rows.files, sys.maxsize)
-        if self._piece_bytes is not None:
-            return cut(schema, rows.files, self._piece_bytes)
-        return cut(schema, rows.files, PIECE_BYTES * self._threads, PIECE_ROWS * self._threads)
+    def _plan(self, schema: TableSchema, rows: TableRows) -> Plan:
+        others_wait, piece_bytes = self._others_wait(), self._piece_bytes
+        return plan(schema, rows.files, threads=self._threads, others_wait=others_wait, piece_bytes=piece_bytes)
 
     def _alone(self, schema: TableSchema) -> threading.Lock:
         """Two copies of one table would build on each other."""
         return self._loads.setdefault(schema.id, threading.Lock())
 
-    def _write_at_once(self, schema: TableSchema, rows: TableRows, loading: Loading, pieces: list[Piece]) -> int:
+    def _write_at_once(self, schema: TableSchema, rows: TableRows, loading: Loading, steps: Plan) -> int:
         with self._file.alone() as (connection, catalog):
             connection.execute("BEGIN")
             self._prepare(connection, catalog, schema)
-            count = loading.replace(connection, catalog, pieces)
+            count = loading.replace(connection, catalog, steps.only)
             self._finish(connection, catalog, schema, rows, count)
         return count
 
-    def _write_beside(self, schema: TableSchema, rows: TableRows, loading: Loading, pieces: list[Piece]) -> int:
+    def _write_beside(self, schema: TableSchema, rows: TableRows, loading: Loading, steps: Plan) -> int:
         try:
             with self._file.alone() as (connection, catalog):
+                connection.execute("BEGIN")
                 self._prepare(connection, catalog, schema)
-            count = self._load(schema, loading, pieces, in_order=has_full_groups(rows.files))
+                loading.begin(connection, catalog, steps.rounds[0][0])
+                connection.execute("COMMIT")
+            count = self._load(schema, loading, steps)
             with self._file.alone() as (connection, catalog):
                 connection.execute("BEGIN")
                 self._prepare(connection, catalog, schema)
@@ -169,15 +161,15 @@ class DuckDBDestination(SimpleDestination):
             raise
         return count
 
-    def _load(self, schema: TableSchema, loading: Loading, pieces: list[Piece], *, in_order: bool) -> int:
-        """Into the table beside; between two pieces the file is free for other processes, too."""
+    def _load(self, schema: TableSchema, loading: Loading, steps: Plan) -> int:
+        """Into the table beside; between two rounds the file is free for other processes, too."""
         assert self._context is not None, "startup() comes first"
         count = 0
-        for number, piece in enumerate(pieces):
+        for pieces in steps.rounds:
             if self._context.stopping.is_set():
                 raise DestinationError(f"stopped while {schema.name} was loaded", hint="The next run copies it again.")
-            with self._file.beside(in_order=in_order) as (connection, catalog):
-                count += loading.add(connection, catalog, piece, first=number == 0)
+            with self._file.beside(in_order=steps.in_order, count=len(pieces)) as (connections, catalog):
+                count += loading.add(connections, catalog, pieces)
             hit("destination.piece")
         return count
 

@@ -102,44 +102,46 @@ class DuckDBFile:
                 self._release(session, went_well)
 
     @contextmanager
-    def beside(self, *, in_order: bool) -> Iterator[tuple[DuckDBPyConnection, str]]:
-        """The file, for one long statement on tables that nobody else touches: threads of ours that want the file alone
-        get it meanwhile. One such statement at a time."""
+    def beside(self, *, in_order: bool, count: int = 1) -> Iterator[tuple[list[DuckDBPyConnection], str]]:
+        """The file, for some long statements, each with a connection of its own, on a table that nobody else touches:
+        threads of ours that want the file alone get it meanwhile. One such table at a time."""
         with self._loading:
             with self._lock:
                 session = self._ready()
                 if session is None:
-                    with self._shared() as found:
-                        yield found
+                    with self._shared() as (connection, catalog):
+                        yield [connection.cursor() for _ in range(count)], catalog
                     return
-                guest = session.cursor()
+                guests = [session.cursor() for _ in range(count)]
                 self._guests += 1
             went_well = False
             try:
-                guest.execute(f"SET preserve_insertion_order = {in_order}")
-                with self._given_up_on_stop(guest):
-                    yield guest, FILE
+                guests[0].execute(f"SET preserve_insertion_order = {in_order}")  # for all of this DuckDB
+                with self._given_up_on_stop(guests):
+                    yield guests, FILE
                 went_well = True
             except duckdb_module().Error as error:
                 raise failure(error, self.path) from error
             finally:
                 with suppress(duckdb_module().Error):
-                    guest.execute("SET preserve_insertion_order = false")
-                guest.close()
+                    guests[0].execute("SET preserve_insertion_order = false")
+                for guest in guests:
+                    guest.close()
                 with self._lock:
                     self._guests -= 1
                     self._release(session, went_well)
 
     @contextmanager
-    def _given_up_on_stop(self, guest: DuckDBPyConnection) -> Iterator[None]:
-        """Interrupt the statement when the pipeline is told to stop: it may have minutes to go."""
+    def _given_up_on_stop(self, guests: list[DuckDBPyConnection]) -> Iterator[None]:
+        """Interrupt the statements when the pipeline is told to stop: they may have minutes to go."""
         assert self.context is not None, "startup() comes first"
         stopping, done = self.context.stopping, threading.Event()
 
         def watch() -> None:
             while not done.wait(WATCH_SECONDS):
                 if stopping.is_set():
-                    guest.interrupt()
+                    for guest in guests:
+                        guest.interrupt()
 
         watcher = threading.Thread(target=watch, name="walrelay load watcher", daemon=True)
         watcher.start()
