@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Final
 
 from walrelay.errors import WalrelayError
@@ -50,7 +51,8 @@ def hit(name: str) -> None:
 
 def arm(what: str) -> None:
     """Arm places: `name=action[,name=action]`. Actions: `kill` (SIGKILL), `kill:N` at the N-th pass, `fail` (raise),
-    `fail:N` for the first N passes, `sleep:SECONDS`."""
+    `fail:N` for the first N passes, `sleep:SECONDS`, `stop:FILE` (SIGSTOP at the next pass after somebody has written
+    the place's name to FILE, which is then gone: he looks around and lets it go on with SIGCONT)."""
     for pair in filter(None, what.split(",")):
         name, _, action = pair.partition("=")
         if name not in NAMES:
@@ -75,6 +77,19 @@ def _act(name: str) -> None:
         raise FailpointError(f"the failpoint {name} is armed")
     elif kind == "sleep":
         time.sleep(float(argument))
+    elif kind == "stop" and _is_wanted(Path(argument), name):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _is_wanted(order: Path, name: str) -> bool:
+    """Whether this is the place to stop at. Removing the order is what one thread alone can do."""
+    try:
+        if order.read_text() != name:
+            return False
+        order.unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 class FailpointError(WalrelayError):
