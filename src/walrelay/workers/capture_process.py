@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from walrelay.config.settings import CaptureSettings
@@ -95,14 +96,23 @@ class CaptureProcess:
         self.check()
 
     def _supervise(self) -> None:
+        try:
+            self._keep_running()
+        except Exception as error:  # or nobody would know that there is no capture any more
+            self._error = CaptureDiedError(f"capture can no longer be watched ({type(error).__name__}: {error})")
+
+    def _keep_running(self) -> None:
         delay = FIRST_DELAY
         while not self._stopping.is_set():
             begun = time.monotonic()
-            code = self._run_child()
+            try:
+                code = self._run_child()
+                how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            except OSError as error:
+                code, how = 1, f"could not be started ({error.strerror})"
             if code == 0 or self._error is not None or self._stopping.is_set():
                 return
             delay = FIRST_DELAY if time.monotonic() - begun > STEADY_SECONDS else delay
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
             self._notify(f"capture {how}; it starts again in {delay:.1f} s, where it was")
             self._stopping.wait(delay)
             delay = min(2 * delay, LONGEST_DELAY)
@@ -119,17 +129,19 @@ class CaptureProcess:
         )
         self._child = child
         assert child.stdin is not None and child.stdout is not None
-        with child.stdin, child.stdout:
-            try:
+        try:
+            with suppress(BrokenPipeError):  # it has died already
                 child.stdin.write(json.dumps(self._task) + "\n")
                 child.stdin.flush()
-            except BrokenPipeError:
-                return child.wait()
             if self._stopping.is_set():
                 child.terminate()
             for line in child.stdout:
                 self._hear(line)
             code = child.wait()
+        finally:
+            child.stdout.close()
+            with suppress(BrokenPipeError):  # what it did not read is still in the pipe's buffer
+                child.stdin.close()
         if code == NAMED_FAILURE and self._error is None:
             self._error = CaptureDiedError("capture failed without saying why")
         return code
