@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +28,13 @@ BRIDGE_SECONDS = 0.05
 SETTLE_SECONDS = 3.0
 """A query takes several seconds of a processor to start. First copies are better off without, and what is done by then
 needs none."""
-ATTEMPTS = 5
-"""How often in a row a query is begun that ends before it has called."""
+ATTEMPTS = 8
+"""How often in a row a query is begun that ends soon, without having called. When several of Spark's Python processes
+are killed, each of them costs an attempt."""
+FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0
+"""Before a lost query is begun again; twice as long each time in a row."""
+STEADY_SECONDS = 30.0
+"""A query that lived this long was well, also when nothing came for which it could have called."""
 _SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "walrelay-checkpoint-"
 _MANAGER_PACKAGES = ("checkpointing.", "")
@@ -67,13 +74,22 @@ class ChangeQuery:
     The checkpoint is made anew for each run and thrown away: progress is the store's and the destination's.
     """
 
-    def __init__(self, spark: SparkSession, log: str, start: Lsn, take: Callable[[Lsn], None], name: str) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        log: str,
+        start: Lsn,
+        take: Callable[[Lsn], None],
+        name: str,
+        notify: Callable[[str], None],
+    ) -> None:
         self._spark = spark
         self._location = log
         self._log = LogView(log)
         self._start = start
         self._take = take
         self._name = name
+        self._notify = notify
         self._error: BaseException | None = None
         self._query: StreamingQuery | None = None
         self._checkpoint: Path | None = None
@@ -85,6 +101,9 @@ class ChangeQuery:
         """For whoever decides what becomes of the query."""
         self._bridging: threading.Thread | None = None
         self._attempts = 0
+        self._delay = SETTLE_SECONDS
+        self._living_since = math.inf
+        """When Spark has started it; never, while it has not."""
 
     def start(self) -> None:
         """In the background: Spark takes seconds to start a query, and more to its first batch. What comes meanwhile
@@ -96,7 +115,7 @@ class ChangeQuery:
             self._bridging.start()
 
     def _start_query(self) -> None:
-        if self._stopping.wait(SETTLE_SECONDS):
+        if self._stopping.wait(self._delay):
             return
         try:
             with _STARTING:
@@ -105,6 +124,7 @@ class ChangeQuery:
                         query = self._build()
                     with self._owning:
                         self._query = query
+                        self._living_since = time.monotonic()
                     if self._stopping.is_set():
                         self._end()
         except BaseException as error:
@@ -115,13 +135,18 @@ class ChangeQuery:
         """Begin again, unless it is an error of ours or comes again and again: any process of Spark's may be killed, or
         take longer to start than Spark waits, and nothing is lost meanwhile. Otherwise leave it to `check` to raise."""
         known = failure if isinstance(failure, WalrelayError) else from_text(str(failure))
+        why = str(failure).strip().partition("\n")[0] if failure else "stopped"
+        if time.monotonic() - self._living_since > STEADY_SECONDS:
+            self._attempts = 0
+        self._living_since = math.inf
         if known is not None and type(known) is not SparkJobError:
             self._error = known
         elif self._attempts < ATTEMPTS:
+            self._delay = min(FIRST_DELAY * 2**self._attempts, LONGEST_DELAY)
+            self._notify(f"Spark lost its streaming query ({why}); it begins again, and changes come in meanwhile")
             self._begun.clear()
             self.start()
         else:
-            why = str(failure).strip().partition("\n")[0] if failure else "stopped"
             self._error = SparkJobError(f"the streaming query ended: {why}")
 
     def _bridge(self) -> None:

@@ -125,7 +125,12 @@ class LiveRun:
         """Until stopped, or until everything up to `target` is in the destination."""
         parts = self._parts
         query = ChangeQuery(
-            parts.spark, parts.location, self._worker.position, self._worker.take, f"walrelay {parts.id}"
+            parts.spark,
+            parts.location,
+            self._worker.position,
+            self._worker.take,
+            name=f"walrelay {parts.id}",
+            notify=parts.listener.notice,
         )
         try:
             # Spark takes seconds to start a query; copies need not wait for it.
