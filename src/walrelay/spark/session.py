@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from walrelay.errors import JavaMissingError, SparkStartError
+from walrelay.errors import JavaMissingError, SparkJobError, SparkStartError
 from walrelay.spark.class_archive import archive_options
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
+FORGETTING = 10
+"""How many jobs may fail until all dead workers are found; each finds as many as there are cores, or a few less."""
 
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.master": "local[*]",
@@ -106,11 +108,26 @@ def warm_workers(spark: SparkSession) -> None:
 
     def warm() -> None:
         with suppress(Exception):  # whatever is wrong will be said by what really needs a worker
-            context = spark.sparkContext
-            context.setLocalProperty("spark.job.description", "walrelay: starting Python workers")
-            context.parallelize([0], 1).mapPartitions(list).count()
+            _use_workers(spark, 1)
 
     threading.Thread(target=warm, name="walrelay-warm-workers", daemon=True).start()
+
+
+def forget_dead_workers(spark: SparkSession) -> None:
+    """Let Spark come across the workers that were killed while they had nothing to do: it keeps them to use them again,
+    and every task that gets one fails."""
+    from walrelay.spark.failures import insist
+
+    for _ in range(FORGETTING):
+        with suppress(SparkJobError):
+            insist("looking for dead workers", lambda: _use_workers(spark, spark.sparkContext.defaultParallelism))
+            return
+
+
+def _use_workers(spark: SparkSession, tasks: int) -> None:
+    context = spark.sparkContext
+    context.setLocalProperty("spark.job.description", "walrelay: starting Python workers")
+    context.parallelize(range(tasks), tasks).mapPartitions(list).count()
 
 
 def stop_session() -> None:

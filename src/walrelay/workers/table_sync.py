@@ -29,6 +29,7 @@ from walrelay.postgres.source import PostgresSource
 from walrelay.spark.copy_job import LandedCopy, run_copy_job
 from walrelay.spark.copy_task import CopyTask
 from walrelay.spark.failures import insist
+from walrelay.spark.session import forget_dead_workers
 from walrelay.stores.base import PipelineStore
 from walrelay.workers.lock_watch import LockWatch, TableLockedError
 from walrelay.workers.progress import task_name
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_WORKER_GONE = ("Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure")
-"""Spark's words for a process that ended under a task."""
+_TASK_FAILED, _BY_ITSELF = "Job aborted due to stage failure", "api.python.PythonException"
+"""Spark's words for a job of which a task failed, and for one that failed by what it did. Without the latter it lost a
+process, under the task or before it, for which Spark has many words."""
 
 
 class WorkerLostError(SparkJobError):
@@ -167,8 +169,10 @@ def _landed(
         try:
             return run_copy_job(run.spark, task, ranges)
         except SparkJobError as error:
-            if not any(word in str(error.__cause__) for word in _WORKER_GONE):
+            said = str(error.__cause__)
+            if _TASK_FAILED not in said or _BY_ITSELF in said:
                 raise
+            forget_dead_workers(run.spark)
             raise WorkerLostError(
                 f"a process that copied {table.name} was killed", context={"table": str(table.name)}
             ) from error
