@@ -283,6 +283,42 @@ def large_transaction(url: str, rows: int = 15_000) -> None:
         connection.execute("DELETE FROM items WHERE id > 90000000")
 
 
+@contextmanager
+def help_to_pass(name: str, url: str, bursts: RestingWorkload) -> Iterator[None]:
+    """Not every step is taken all the time: some need a large transaction, or a source that is idle."""
+    if name == "spill.write":
+        with repeating(lambda: large_transaction(url)):
+            yield
+    elif name == "head.before_advance":
+        with bursts.paused(), repeating(lambda: commit_unpublished(url)):
+            yield
+    else:
+        yield
+
+
+def commit_unpublished(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO noise VALUES (1)")
+
+
+@contextmanager
+def repeating(action: Callable[[], object]) -> Iterator[None]:
+    """Do it again and again while the block runs."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(0.1):
+            action()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
 # ---------------------------------------------------------------------------------------------------------- checks
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from saying import say
+
 from walrelay import CopySettings, DuckDBDestination, Pipeline, PostgresSource
 from walrelay.errors import WalrelayError
 from walrelay.model.names import TableName
@@ -12,13 +14,13 @@ from walrelay.workers.report import Silent
 
 class Telling(Silent):
     def table_started(self, table: TableName, attempt: int) -> None:
-        print("started", table, flush=True)
+        say("started", table)
 
     def table_writing(self, table: TableName, rows: int) -> None:
-        print("writing", table, flush=True)
+        say("writing", table)
 
     def notice(self, message: str) -> None:
-        print("notice", message, flush=True)
+        say("notice", message)
 
 
 def main(url: str, path: str, busy_seconds: str) -> None:
@@ -28,9 +30,9 @@ def main(url: str, path: str, busy_seconds: str) -> None:
     try:
         summary = Pipeline(source, destination, settings=settings, listener=Telling()).run()
     except WalrelayError as error:
-        print("failed", error.code, flush=True)
+        say("failed", error.code)
         sys.exit(1)
-    print("rows", summary.rows, flush=True)
+    say("rows", summary.rows)
 
 
 if __name__ == "__main__":

@@ -10,27 +10,40 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
+
+from saying import say
 
 from walrelay.config.settings import capture_settings, copy_settings
 from walrelay.destinations.duckdb import DuckDBDestination
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import arm
+from walrelay.model.names import TableName
 from walrelay.pipeline import Pipeline
 from walrelay.postgres.source import PostgresSource
+from walrelay.spark.change_query import ChangeQuery
 from walrelay.spark.session import stop_session
 from walrelay.stores.sqlite import SqliteStore
-from walrelay.workers.report import Silent
+from walrelay.workers import capture_process
+from walrelay.workers.report import Silent, TableReport
 
 
 class Telling(Silent):
+    def table_retrying(self, table: TableName, error: WalrelayError, seconds: float) -> None:
+        say("retrying", table, error.code, f"{seconds:.1f}")
+
+    def table_finished(self, report: TableReport) -> None:
+        say("finished", report.name, report.error.code if report.error else "")
+
     def notice(self, message: str) -> None:
-        print("notice", message, flush=True)
+        say("notice", message)
 
 
 def main(text: str) -> int:
     task = json.loads(text)
     directory = Path(task["directory"])
     arm(task["failpoints"])
+    capture_process.LONGEST_DELAY = 0.5  # it is killed more often than in any life
     pipeline = Pipeline(
         PostgresSource(task["url"], publication="p"),
         DuckDBDestination(directory / "out.duckdb", piece_bytes=task["piece_bytes"]),
@@ -42,18 +55,32 @@ def main(text: str) -> int:
         listener=Telling(),
         settings=copy_settings(retry_delay=0.1),
         spark_settings=task.get("spark"),
-        capture=capture_settings(segment_age=0.02, retry_delay=0.05),
+        capture=capture_settings(**{"segment_age": 0.02, "retry_delay": 0.05, **task["capture"]}),
     )
+    tell_first_calls()
     threading.Thread(target=tell, args=(pipeline,), daemon=True).start()
     try:
         summary = pipeline.run(task["until"])
     except WalrelayError as error:
-        print("failed", error.code, error.message, flush=True)
+        say("failed", error.code, error.message)
         return 1
     finally:
         stop_session()
-    print("done", summary.changes, flush=True)
+    say("done", summary.changes)
     return 0
+
+
+def tell_first_calls() -> None:
+    """Say of every streaming query that Spark has begun to call."""
+    batch = ChangeQuery._batch
+
+    def told(query: ChangeQuery, frame: Any, number: int) -> None:
+        first = not query._begun.is_set()
+        batch(query, frame, number)
+        if first:
+            say("spark calls")
+
+    ChangeQuery._batch = told  # type: ignore[method-assign]
 
 
 def tell(pipeline: Pipeline) -> None:
@@ -63,10 +90,10 @@ def tell(pipeline: Pipeline) -> None:
         status = pipeline.status()
         if status is not None and status.tables:
             if not said:
-                print("running", flush=True)
+                say("running")
                 said = True
             if all(one.phase == "ready" for one in status.tables):
-                print("ready", flush=True)
+                say("ready")
                 return
         time.sleep(0.05)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import psycopg
 from tests.faults.capture_kit import wait_until
 from walrelay.postgres.source import PostgresSource
 from walrelay.testing.assertions import assert_replicated
+from walrelay.testing.failpoints import ENVIRONMENT
 
 CHILD = Path(__file__).with_name("pipeline_child.py")
 PATIENCE = 90.0
@@ -37,6 +39,8 @@ class Driver:
         until: str | None = None,
         spark: dict[str, str] | None = None,
         piece_bytes: int = 1024 * 1024,
+        capture: dict[str, Any] | None = None,
+        capture_failpoints: str = "",
     ) -> None:
         task: dict[str, Any] = {
             "url": url,
@@ -46,6 +50,7 @@ class Driver:
             "until": until,
             "spark": spark,
             "piece_bytes": piece_bytes,
+            "capture": capture or {},
         }
         self._errors = (directory / "driver.err").open("ab")
         self.process = subprocess.Popen(
@@ -54,6 +59,7 @@ class Driver:
             stderr=self._errors,
             text=True,
             start_new_session=True,
+            env={**os.environ, ENVIRONMENT: capture_failpoints},  # the driver itself does not look at it
         )
         self.said: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -70,7 +76,10 @@ class Driver:
         """The next line that begins so."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
+            try:
+                line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"it does not say {word!r}; it said {self.said}") from None
             assert line is not None, f"it ended without saying {word!r}; it said {self.said}"
             if line.startswith(word):
                 return line
@@ -91,6 +100,16 @@ class Driver:
     def jvm(self) -> psutil.Process | None:
         """Spark's."""
         return self._descendant("org.apache.spark.deploy.SparkSubmit")
+
+    def workers(self) -> list[psutil.Process]:
+        """The Python processes that Spark has started: those that copy, the one they are forked from, the one that
+        looks at the log."""
+        try:
+            jvm = self.jvm()
+            below = [] if jvm is None else jvm.children(recursive=True)
+            return [one for one in below if one.status() != psutil.STATUS_ZOMBIE]
+        except psutil.Error:
+            return []
 
     def _descendant(self, word: str) -> psutil.Process | None:
         try:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -20,6 +18,7 @@ from tests.faults.capture_kit import (
     Watcher,
     assert_log_is_whole,
     create_tables,
+    help_to_pass,
     large_transaction,
     streaming_early,
     wait_until,
@@ -100,42 +99,6 @@ def test_killed_at_every_step(database: str, slot: str, tmp_path: Path) -> None:
                     code = task.run(failpoints=f"{name}=kill:{passed}")
                 assert code == -signal.SIGKILL, f"{name} was not passed {passed} times: {task.said()}"
     finish(task, bursts)
-
-
-@contextmanager
-def help_to_pass(name: str, url: str, bursts: RestingWorkload) -> Iterator[None]:
-    """Not every step is taken all the time: some need a large transaction, or a source that is idle."""
-    if name == "spill.write":
-        with repeating(lambda: large_transaction(url)):
-            yield
-    elif name == "head.before_advance":
-        with bursts.paused(), repeating(lambda: commit_unpublished(url)):
-            yield
-    else:
-        yield
-
-
-def commit_unpublished(url: str) -> None:
-    with psycopg.connect(url) as connection:
-        connection.execute("INSERT INTO noise VALUES (1)")
-
-
-@contextmanager
-def repeating(action: Callable[[], object]) -> Iterator[None]:
-    """Do it again and again while the block runs."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.wait(0.1):
-            action()
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_killed_while_merging_segments(database: str, slot: str, tmp_path: Path) -> None:
