@@ -211,6 +211,12 @@ class DestinationBusyError(DestinationError):
     default_hint = "Close the other program that has the file open, then run again."
 
 
+class NotDurableError(DestinationError):
+    code = "destination.not_durable"
+    default_hint = "What it took is sent again, until it says that it is safe."
+    retryable = True
+
+
 class NameClashError(DestinationError):
     code = "destination.name_clash"
 

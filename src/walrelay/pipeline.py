@@ -178,9 +178,9 @@ class Pipeline:
             self.destination.startup(self._context())
             try:
                 process.start()
-                self._spark = spark_session(self._spark, self._spark_settings)
+                spark = self._session()
                 if self.mode == "both" and self._has_to_copy(tables):
-                    warm_workers(self._spark)
+                    warm_workers(spark)
                 lineage = self._wait_for_log(process, location)
                 if lineage is None:
                     return RunSummary((), time.monotonic() - begun)
@@ -198,6 +198,10 @@ class Pipeline:
             raise failed(summary)
         return summary
 
+    def _session(self) -> SparkSession:
+        self._spark = spark_session(self._spark, self._spark_settings)
+        return self._spark
+
     def _has_to_copy(self, tables: list[PublishedTable]) -> bool:
         phases = self.store.get_table_replication_states()
         return any(not isinstance(phases.get(table.id), SyncDone | Ready) for table in tables)
@@ -206,6 +210,8 @@ class Pipeline:
         return DestinationContext(
             self.id,
             self.settings,
+            spark=self._session,
+            store=self.store,
             notify=self._listener.notice,
             others_wait=self.mode != "copy",
             stopping=self._stopping,
@@ -286,14 +292,13 @@ class Pipeline:
 
     def _copy(self, tables: list[PublishedTable], staging: Path) -> list[TableReport]:
         ensure_warm(self._listener.notice)
-        self._spark = spark_session(self._spark, self._spark_settings)
         run = CopyRun(
             id=uuid.uuid4().hex[:8],
             source=self.source,
             destination=self.destination,
             store=self.store,
             settings=self.settings,
-            spark=self._spark,
+            spark=self._session(),
             staging=staging,
             listener=self._listener,
             stopping=self._stopping,

@@ -16,10 +16,12 @@ from walrelay.decode.base import ARROW, Target
 from walrelay.decode.plain_rows import plain_rows
 from walrelay.decode.table import arrow_schema, spark_ddl
 from walrelay.destinations.events import EventBatch
-from walrelay.errors import DestinationError
+from walrelay.errors import DestinationError, NotDurableError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import TableSchema
+from walrelay.stores.base import DestinationStore
+from walrelay.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,6 +84,16 @@ class WriteResult:
     durable: bool
     rows: int = 0
 
+    def insist(self, what: str) -> WriteResult:
+        """Itself, when it is durable."""
+        if not self.durable:
+            raise NotDurableError(f"the destination took {what} but did not make that durable")
+        return self
+
+
+def _no_spark() -> SparkSession:
+    raise DestinationError("this destination was given no Spark session")
+
 
 @dataclass(frozen=True)
 class DestinationContext:
@@ -89,7 +101,10 @@ class DestinationContext:
 
     pipeline_id: str
     settings: CopySettings
-    spark: SparkSession | None = None
+    spark: Callable[[], SparkSession] = _no_spark
+    """The pipeline's Spark session. The first call starts it, which takes seconds."""
+    store: DestinationStore = field(default_factory=MemoryStore, repr=False)
+    """The shapes that tables have had, by LSN, and a ledger for what the destination has of each."""
     notify: Callable[[str], None] = lambda _message: None
     """Tell the user something that takes time, e.g. that a file is held by somebody else."""
     others_wait: bool = True
