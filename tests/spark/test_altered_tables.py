@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spark.live_kit import Live, phases
+from tests.spark.live_kit import Live, ended, phases
 from walrelay.config.settings import copy_settings
 from walrelay.testing.assertions import assert_replicated
 from walrelay.testing.failpoints import armed
@@ -65,6 +65,29 @@ def test_tables_whose_older_rows_have_got_values_are_copied_again_and_no_others(
         live.wait_current(pipeline)
         assert_replicated(live.source, live.file)
         assert set(live.heard.started) == {f"public.{name}" for name in ("listed", *UNTOLD)}
+
+
+def test_the_store_has_every_shape_from_its_lsn_on(live: Live) -> None:
+    make(live, "items")
+    live.sql("CREATE PUBLICATION p FOR TABLE items")
+    moments = []
+    with live.running() as pipeline:
+        live.wait_current(pipeline)
+        for change in ("ADD COLUMN more int", "DROP COLUMN n", "RENAME COLUMN more TO most"):
+            moments.append(ended(live))
+            live.sql(f"ALTER TABLE items {change}", "UPDATE items SET price = 0 WHERE id = 1")
+        live.wait_current(pipeline)
+        assert live.heard.started == ["public.items"]
+    store = live.store()
+    ((table, _),) = store.get_table_mappings().items()
+    found = [store.get_table_schema(table, lsn) for lsn in (*moments, None)]
+    assert [[column.name for column in one.schema.columns] for one in found if one is not None] == [
+        ["id", "n", "price"],
+        ["id", "n", "price", "more"],
+        ["id", "price", "more"],
+        ["id", "price", "most"],
+    ]
+    assert len(store.get_table_schemas()) == 4, "one that has not changed is not stored again"
 
 
 def test_a_table_altered_between_its_snapshot_and_its_catch_up_is_copied_again(live: Live) -> None:

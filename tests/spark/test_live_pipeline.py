@@ -21,17 +21,22 @@ from pyspark.sql import SparkSession
 from tests.faults.capture_kit import RestingWorkload
 from tests.spark.live_kit import Heard, Live, confirmed, ended, phases, table
 from walrelay.config.settings import copy_settings
+from walrelay.decode.base import SPARK
+from walrelay.destinations.base import DestinationContext, SimpleDestination, TableRows, WriteResult
 from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.events import EventBatch
 from walrelay.destinations.memory import MemoryDestination
 from walrelay.errors import ConfigError, CopyFailedError, LineageError, SparkJobError
 from walrelay.log.identity import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.progress import Apply
+from walrelay.model.schema import TableSchema
 from walrelay.pipeline import Pipeline
 from walrelay.spark.change_query import ChangeQuery
 from walrelay.stores.failures import StoreInUseError
 from walrelay.stores.memory import MemoryStore
+from walrelay.stores.records import DestinationTableMetadata
 from walrelay.testing.assertions import assert_replicated
 from walrelay.testing.failpoints import armed
 from walrelay.testing.faults import FaultyDestination, LastingFaultError
@@ -349,6 +354,75 @@ def test_a_lost_answer_applies_nothing_twice(shop: Live) -> None:
         assert_replicated(shop.source, shop.file)
     assert len(appended(shop)) == 4 * 6
     assert destination.calls["write_events"] > 6
+
+
+def test_what_is_only_accepted_is_sent_again_until_it_is_durable(shop: Live) -> None:
+    destination = FaultyDestination(DuckDBDestination(shop.file))
+    destination.only_accept("write_table_rows", table="public.keyed", times=2)
+    held = destination.hold("write_table_rows", table="public.appended", times=1)
+    destination.only_accept("write_events", table="public.appended", times=3)
+    with shop.running(destination) as pipeline:
+        assert held.reached.wait(30)
+        change(shop, 1)
+        held.release()
+        shop.wait_current(pipeline)
+        assert shop.heard.retried.count("public.keyed") == 2
+        # Of the three, one may be a catch-up with other tables, after which each is sent alone at once.
+        assert shop.heard.retried.count("public.appended") in (2, 3), "it did not count as caught up"
+        destination.only_accept("write_events", times=2)
+        change(shop, 2)
+        shop.wait_current(pipeline)
+        assert sum("did not make that durable" in notice for notice in shop.heard.notices) == 2
+        assert_replicated(shop.source, shop.file)
+    assert len(appended(shop)) == 3 * 6
+
+
+class Lakehouse(SimpleDestination):
+    """Uses Spark, the shapes and the ledger, as somebody's own destination may."""
+
+    name = "lakehouse"
+    target = SPARK
+    takes_events = True
+
+    def __init__(self) -> None:
+        self.copied: dict[str, int] = {}
+        self.columns: dict[str, list[str]] = {}
+
+    def startup(self, context: DestinationContext) -> None:
+        self.context = context
+
+    def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
+        assert rows.snapshot_lsn is not None
+        entry = DestinationTableMetadata(str(schema.name), rows.snapshot_lsn, (True,) * len(schema.columns))
+        self.context.store.store_destination_table_metadata(schema.id, entry)
+        self.copied[str(schema.name)] = self.context.spark().read.parquet(*rows.paths()).count()
+        self.context.store.store_destination_table_metadata(schema.id, entry.applied())
+        return WriteResult(durable=True, rows=rows.rows_total)
+
+    def write_events(self, batch: EventBatch) -> WriteResult:
+        for part in batch.tables():
+            known = self.context.store.get_table_schema(part.schema.id, batch.to)
+            assert known is not None
+            self.columns[str(part.schema.name)] = [column.name for column in known.schema.columns]
+        return WriteResult(durable=True, rows=sum(one.batch.num_rows for one in batch.batches()))
+
+
+def test_a_destination_has_spark_the_shapes_and_a_ledger_at_hand(shop: Live) -> None:
+    destination, store = Lakehouse(), shop.store()
+    with shop.running(destination, store=store) as pipeline:
+        shop.wait_current(pipeline)
+        change(shop, 1)
+        shop.sql("ALTER TABLE keyed ADD COLUMN more int", "UPDATE keyed SET more = 1")
+        shop.wait_current(pipeline)
+    assert destination.copied == {"public.keyed": 4, "public.appended": 6, "public.whole": 4}
+    assert destination.columns == {
+        "public.keyed": ["id", "v", "more"],
+        "public.appended": ["n", "v"],
+        "public.whole": ["n", "v"],
+    }
+    for id_, name in store.get_table_mappings().items():
+        entry = store.get_applied_destination_table_metadata(id_)
+        assert entry is not None and entry.destination_table == name
 
 
 def test_a_destination_that_is_held_or_slow_loses_nothing(shop: Live) -> None:

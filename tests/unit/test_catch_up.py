@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from walrelay.destinations.base import Destination
 from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import WalrelayError
 from walrelay.log.manifest import DataFile, Entry, data_path
@@ -84,7 +83,7 @@ def made(log: Log, writes: Writes, stopping: threading.Event | None = None) -> C
         return cast("EventBatch", (after, end, ranges))
 
     reader = cast("LogReader", log)
-    return CatchUps(cast("Destination", writes), reader, batch, stopping or threading.Event())
+    return CatchUps(writes.write_events, reader, batch, stopping or threading.Event())
 
 
 def assert_one_after_the_other(pieces: list[tuple[int, int]], start: int, end: int) -> None:

@@ -1,4 +1,4 @@
-"""A destination that fails on purpose: it rejects, loses its answers, holds or is slow (SEMANTICS 24)."""
+"""A destination that fails on purpose: it rejects, loses answers, promises nothing, holds or is slow (SEMANTICS 24)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from walrelay.decode.base import Target
 from walrelay.destinations.base import Destination, DestinationContext, TableRows, WriteResult
@@ -67,7 +67,7 @@ class _Fault:
     table: str | None
     left: int
     before: Callable[[], None] = field(default=lambda: None)
-    after: Callable[[], None] = field(default=lambda: None)
+    answer: Callable[[Any], Any] = field(default=lambda result: result)
 
 
 class FaultyDestination:
@@ -118,7 +118,13 @@ class FaultyDestination:
     ) -> None:
         """Raise after all was done: the caller cannot know."""
         fail = _failure(error, f"the answer of {method} was lost", table if names_table else None)
-        self._add(_Fault(method, table, times, after=fail))
+        self._add(_Fault(method, table, times, answer=lambda _: fail()))
+
+    def only_accept(
+        self, method: Literal["write_table_rows", "write_events"], *, table: str | None = None, times: int = FOR_EVER
+    ) -> None:
+        """Do all, but answer that it is not durable yet."""
+        self._add(_Fault(method, table, times, answer=lambda result: replace(result, durable=False)))
 
     def hold(self, method: Method, *, table: str | None = None, times: int = FOR_EVER) -> Held:
         """Let calls wait, before anything is done, until released."""
@@ -179,7 +185,7 @@ class FaultyDestination:
         result = work()
         self.done[method] += 1
         for fault in faults:
-            fault.after()
+            result = fault.answer(result)
         return result
 
     def _due(self, method: Method, names: Callable[[], list[str]]) -> list[_Fault]:

@@ -25,6 +25,7 @@ from walrelay.model.phases import Catchup, Ready, SyncDone, SyncWait
 from walrelay.model.progress import Apply
 from walrelay.stores.base import PipelineStore
 from walrelay.workers.board import TableBoard
+from walrelay.workers.event_writer import EventWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,7 @@ class ApplyWorker:
         log: LogReader,
         location: str,
         destination: Destination,
+        writer: EventWriter,
         store: PipelineStore,
         lineage: Lineage,
         *,
@@ -55,6 +57,7 @@ class ApplyWorker:
         self.log = log
         self._location = location
         self._destination = destination
+        self._writer = writer
         self._store = store
         self._lineage = lineage
         self._reader = reader
@@ -131,10 +134,8 @@ class ApplyWorker:
         after = self.position if ranges is None else min(one.after for one in ranges)
         batch = EventBatch(self.log, after, to, ranges, location=self._location, spark=self._spark)
         hit("events.before_write")
-        result = self._destination.write_events(batch)
+        result = self._writer.write(batch)
         hit("events.after_write")
-        if not result.durable:
-            raise DestinationBusyError("the destination took the changes but did not make them durable")
         self.rows += result.rows
         self.applied_at = time.time()
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from walrelay.destinations.base import Destination
 from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.destinations.turns import Turns
 from walrelay.errors import WalrelayError
@@ -43,9 +42,13 @@ class CatchUps:
     who came after them, piece by piece."""
 
     def __init__(
-        self, destination: Destination, log: LogReader, batch: Callable[..., EventBatch], stopping: threading.Event
+        self,
+        send: Callable[[EventBatch], object],
+        log: LogReader,
+        batch: Callable[..., EventBatch],
+        stopping: threading.Event,
     ) -> None:
-        self._destination = destination
+        self._send = send
         self._log = log
         self._batch = batch
         self._stopping = stopping
@@ -104,7 +107,7 @@ class CatchUps:
                     return None
                 ranges = tuple(TableRange(one.table, after, unseen_by=one.visible) for one in together)
                 with self._writing:
-                    self._destination.write_events(self._batch(after, end, ranges))
+                    self._send(self._batch(after, end, ranges))
                 after = end
                 for one in together:
                     one.after = end

@@ -37,6 +37,7 @@ from walrelay.workers.apply import ApplyWorker
 from walrelay.workers.board import TableBoard
 from walrelay.workers.capture_process import CaptureProcess
 from walrelay.workers.catch_up import CatchUps
+from walrelay.workers.event_writer import EventWriter
 from walrelay.workers.progress import CopyProgress
 from walrelay.workers.report import Listener, TableReport
 from walrelay.workers.status import PipelineStatus, TableStatus, table_status
@@ -80,7 +81,8 @@ class LiveRun:
         self._parts = parts
         self._id = uuid.uuid4().hex[:8]
         self._nudger = Nudger(parts.source)
-        self._catch_ups = CatchUps(parts.destination, parts.log, self._batch, parts.stopping)
+        writer = EventWriter(parts.log, parts.destination, parts.store)
+        self._catch_ups = CatchUps(writer.write, parts.log, self._batch, parts.stopping)
         self._attempts: dict[TableId, int] = {}
         self._jobs: dict[TableId, Future[None]] = {}
         self._published: dict[TableId, PublishedTable] = {}
@@ -108,6 +110,7 @@ class LiveRun:
             parts.log,
             parts.location,
             parts.destination,
+            writer,
             parts.store,
             parts.lineage,
             reader=parts.id,

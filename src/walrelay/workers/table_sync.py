@@ -144,10 +144,9 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             landed = _landed(run, table, task, ranges, snapshot)
         run.listener.table_writing(table.name, landed.rows)
         rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)
-        result = run.destination.write_table_rows(schema, rows)
+        run.destination.write_table_rows(schema, rows).insist(f"the copy of {table.name}")
         run.store.store_table_schema(schema, snapshot.lsn)
-        if result.durable:
-            run.store.update_table_replication_state(table.id, FinishedCopy())
+        run.store.update_table_replication_state(table.id, FinishedCopy())
         hit("copy.after_finished")
         return Copied(landed.rows, landed.treated, snapshot.visible, seen_lsn)
     finally:

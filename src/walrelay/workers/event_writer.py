@@ -1,0 +1,55 @@
+"""How changes leave us, whoever sends them: their shapes are in the store before, and only what is durable counts."""
+
+from __future__ import annotations
+
+from walrelay.destinations.base import Destination, WriteResult
+from walrelay.destinations.events import EventBatch
+from walrelay.log.reader import LogReader
+from walrelay.model.names import TableId
+from walrelay.model.schema import TableSchema
+from walrelay.stores.base import SchemaStore
+
+
+class EventWriter:
+    """Shared by the apply worker and the catch-ups."""
+
+    def __init__(self, log: LogReader, destination: Destination, store: SchemaStore) -> None:
+        self._log = log
+        self._destination = destination
+        self._store = store
+        self._kept: set[tuple[TableId, int]] = set()
+        """Versions that the store has."""
+
+    def write(self, batch: EventBatch) -> WriteResult:
+        self._keep_shapes(batch)
+        return self._destination.write_events(batch).insist(f"the changes up to {batch.to}")
+
+    def _keep_shapes(self, batch: EventBatch) -> None:
+        """What the destination, or anybody, asks the store about a table at an LSN is then right (SEMANTICS 17)."""
+        taking = None if batch.ranges is None else {one.table for one in batch.ranges}
+        for entry in batch.entries():
+            for file in entry.files:
+                if file.table is not None and (taking is None or file.table in taking):
+                    self._keep(file.table, file.version)
+
+    def _keep(self, table: TableId, number: int) -> None:
+        if (table, number) in self._kept:
+            return
+        version = self._log.version(table, number)
+        known = self._store.get_table_schema(table, version.from_lsn)
+        if known is None or not _same_shape(known.schema, version.schema):
+            self._store.store_table_schema(version.schema, version.from_lsn)
+            # What the log can no longer bring, nobody will ask for.
+            self._store.prune_table_schemas({table: self._log.start()})
+        self._kept.add((table, number))
+
+
+def _same_shape(one: TableSchema, other: TableSchema) -> bool:
+    """Whether changes look the same under both; where the rows lie, and how many there are, is of no interest."""
+    return (one.name, one.columns, one.primary_key, one.identity, one.identity_columns) == (
+        other.name,
+        other.columns,
+        other.primary_key,
+        other.identity,
+        other.identity_columns,
+    )
