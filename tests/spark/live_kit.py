@@ -127,13 +127,9 @@ class Live:
     def wait_current(self, pipeline: Pipeline, *tables: str) -> PipelineStatus:
         """Until all that was committed before now is in these tables, or in all that there are."""
         self.wait_ready(pipeline, *tables)
-        with connect(self.source) as connection:
-            target = flushed_lsn(connection)
-        log = LogReader(self.log)
+        log = self.wait_logged(pipeline)
 
         def current(status: PipelineStatus) -> bool:
-            if log.head() < target:
-                return False
             end = log.end()
             return all(
                 one.position is not None and one.position >= end and one.phase == "ready"
@@ -141,7 +137,15 @@ class Live:
                 if not tables or str(one.name) in tables
             )
 
-        return self.wait(pipeline, current, f"everything up to {target}")
+        return self.wait(pipeline, current, "everything in the log is applied")
+
+    def wait_logged(self, pipeline: Pipeline) -> LogReader:
+        """Until all that was committed before now is in the log."""
+        with connect(self.source) as connection:
+            target = flushed_lsn(connection)
+        log = LogReader(self.log)
+        self.wait(pipeline, lambda _: log.head() >= target, f"the log has everything up to {target}")
+        return log
 
 
 def table(status: PipelineStatus, name: str) -> TableStatus:

