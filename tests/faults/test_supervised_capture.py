@@ -102,7 +102,11 @@ def test_a_killed_process_comes_back_and_goes_on(database: str, slot: str, tmp_p
     capture_all(database, slot, log)
     reader = LogReader(log)
     pids: set[int] = set()
-    with supervised(database, slot, log, said) as process, Watcher(database, slot, log), bursts.running():
+    with (
+        supervised(database, slot, log, said) as process,
+        Watcher(database, slot, log) as watcher,
+        bursts.running(),
+    ):
         for _ in range(2):
             before = reader.end()
             wait_until(lambda: reader.end() > before, "it captures")  # noqa: B023 - called here
@@ -113,6 +117,8 @@ def test_a_killed_process_comes_back_and_goes_on(database: str, slot: str, tmp_p
             pids.add(pid)
         before = reader.end()
         wait_until(lambda: reader.end() > before, "it captures")
+        # Those that were killed may not have come to that.
+        wait_until(lambda: watcher.moves > 2, "it confirms what it has captured")
         assert len(pids) == 2 and process.running
     assert not process.running
     assert len(said) == 2 and all("killed by signal 9; it starts again" in one for one in said)
