@@ -52,9 +52,10 @@ def test_one_that_lived_long_or_has_called_is_not_counted(query: Begun) -> None:
         query._living_since = time.monotonic() - STEADY_SECONDS - 1
         query._failed(RuntimeError("killed"))
     frame: Any = None
-    query._stopping.set()  # it calls, and finds nothing to take
     for number in range(3 * ATTEMPTS):
+        query._stopping.set()  # it calls, and finds nothing to take
         query._batch(frame, number)
+        query._stopping.clear()
         query._failed(RuntimeError("killed"))
     query.check()
     assert set(query.delays[1:]) == {change_query.FIRST_DELAY}
@@ -73,3 +74,10 @@ def test_an_error_of_ours_ends_it_at_once(query: Begun) -> None:
     assert query.delays == []
     with pytest.raises(LogGoneError, match="it is gone"):
         query.check()
+
+
+def test_one_that_fails_while_it_is_stopped_is_not_spoken_of(query: Begun) -> None:
+    query._stopping.set()
+    query._failed(RuntimeError("the context is gone"))
+    query.check()
+    assert query.delays == [] and query.told == []

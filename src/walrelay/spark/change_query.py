@@ -134,6 +134,8 @@ class ChangeQuery:
     def _failed(self, failure: BaseException | None) -> None:
         """Begin again, unless it is an error of ours or comes again and again: any process of Spark's may be killed, or
         take longer to start than Spark waits, and nothing is lost meanwhile. Otherwise leave it to `check` to raise."""
+        if self._stopping.is_set():
+            return  # one that is not wanted any more may end as it likes
         known = failure if isinstance(failure, WalrelayError) else from_text(str(failure))
         why = str(failure).strip().partition("\n")[0] if failure else "stopped"
         if time.monotonic() - self._living_since > STEADY_SECONDS:
