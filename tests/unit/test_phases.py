@@ -14,6 +14,7 @@ from walrelay.model.phases import (
     Errored,
     FinishedCopy,
     Init,
+    LateRetry,
     NoRetry,
     Ready,
     SyncDone,
@@ -29,16 +30,16 @@ from walrelay.model.phases import (
 
 BROKEN = Errored("broken", "mend it", TimedRetry(2))
 ALL = (Init(), DataSync(), FinishedCopy(), SyncWait(), Catchup(Lsn(5)), SyncDone(Lsn(5)), Ready(), BROKEN)
-# Read off the table in SEMANTICS 10, by name.
+# Read off the table in docs/semantics.md, by name. Whatever a table's phase, it may fail, or begin anew.
 NEXT = {
     None: {"init"},
-    "init": {"data_sync", "errored"},
-    "data_sync": {"data_sync", "finished_copy", "errored"},
-    "finished_copy": {"data_sync", "sync_wait", "errored"},
-    "sync_wait": {"catchup", "errored"},
-    "catchup": {"sync_done", "errored"},
-    "sync_done": {"ready", "errored"},
-    "ready": {"errored"},
+    "init": {"init", "data_sync", "errored"},
+    "data_sync": {"init", "data_sync", "finished_copy", "errored"},
+    "finished_copy": {"init", "data_sync", "sync_wait", "errored"},
+    "sync_wait": {"init", "catchup", "errored"},
+    "catchup": {"init", "sync_done", "errored"},
+    "sync_done": {"init", "sync_done", "ready", "errored"},
+    "ready": {"init", "ready", "errored"},
     "errored": {"init", "data_sync", "finished_copy", "sync_done", "ready", "errored"},
 }
 
@@ -54,7 +55,10 @@ def test_a_catch_up_ends_at_its_target_or_beyond() -> None:
     assert not may_follow(Catchup(Lsn(5)), SyncDone(Lsn(4)))
 
 
-@pytest.mark.parametrize("phase", [*ALL, Errored("x", None, NoRetry())], ids=phase_name)
+GIVEN_UP = (Errored("x", None, NoRetry(), "source.rights"), Errored("x", None, LateRetry(), "x", 1.5))
+
+
+@pytest.mark.parametrize("phase", [*ALL, *GIVEN_UP], ids=phase_name)
 def test_phases_come_back_from_json(phase: TableReplicationPhase) -> None:
     assert phase_from_json(json.loads(json.dumps(phase_to_json(phase)))) == phase
 
@@ -73,6 +77,11 @@ def test_phases_come_back_from_json(phase: TableReplicationPhase) -> None:
 def test_what_is_no_phase_is_refused(body: dict[str, object]) -> None:
     with pytest.raises((KeyError, ValueError)):
         phase_from_json(body)
+
+
+def test_an_error_of_an_earlier_version_has_no_code() -> None:
+    body = {"phase": "errored", "reason": "x", "solution": None, "retry_policy": {"kind": "none"}}
+    assert phase_from_json(body) == Errored("x", None, NoRetry(), "walrelay", None)
 
 
 def test_a_history_rises_and_forgets_what_a_newer_copy_undid() -> None:

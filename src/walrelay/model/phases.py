@@ -60,16 +60,31 @@ class TimedRetry:
     attempt: int
 
 
-RetryPolicy = NoRetry | TimedRetry
+@dataclass(frozen=True, slots=True)
+class LateRetry:
+    """Its cause may be gone some day (a right granted, a disk freed): tried again now and then, and nobody waits for
+    it meanwhile."""
+
+
+RetryPolicy = NoRetry | TimedRetry | LateRetry
 
 
 @dataclass(frozen=True, slots=True)
 class Errored:
-    """Left out until it is retried or rolled back; the other tables go on."""
+    """Left out until it is retried or rolled back; the other tables go on. Every start tries it again."""
 
     reason: str
     solution: str | None
     retry_policy: RetryPolicy
+    code: str = "walrelay"
+    """Of the error, as `errors.py` has it."""
+    retry_at: float | None = None
+    """When it is tried again, in seconds since 1970."""
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether nobody should wait for it."""
+        return not isinstance(self.retry_policy, TimedRetry)
 
 
 TableReplicationPhase = Init | DataSync | FinishedCopy | SyncWait | Catchup | SyncDone | Ready | Errored
@@ -83,7 +98,7 @@ def is_persisted(phase: TableReplicationPhase) -> bool:
 # ------------------------------------------------------------------------------------------------ what may follow what
 
 PhaseType = type[TableReplicationPhase]
-Setter = Literal["pipeline", "apply worker", "sync worker", "whoever failed", "retry timer or rollback"]
+Setter = Literal["pipeline", "apply worker", "sync worker", "a person", "whoever failed", "retry timer or rollback"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +115,21 @@ _ALL: Final[tuple[PhaseType, ...]] = (*_PERSISTED, SyncWait, Catchup)
 
 TRANSITIONS: Final[tuple[Transition, ...]] = (
     Transition((None,), Init, ("pipeline", "apply worker")),
+    # It begins anew: the log cannot bring it further, the destination has lost it, or a person wants it (`resync`).
+    Transition(_ALL, Init, ("pipeline", "apply worker", "a person")),
     Transition((Init, DataSync, FinishedCopy), DataSync, ("sync worker",)),
     Transition((DataSync,), FinishedCopy, ("sync worker",)),
     Transition((FinishedCopy,), SyncWait, ("sync worker",)),
     Transition((SyncWait,), Catchup, ("apply worker",)),
     Transition((Catchup,), SyncDone, ("sync worker",)),
-    Transition((SyncDone,), Ready, ("apply worker",)),
+    # The destination's own word about how far it is wins.
+    Transition((SyncDone,), SyncDone, ("pipeline",)),
+    Transition((SyncDone, Ready), Ready, ("apply worker",)),
     Transition(_ALL, Errored, ("whoever failed",)),
     # To the phase before the error, whichever that was: the history knows it.
     *(Transition((Errored,), kept, ("retry timer or rollback",)) for kept in _PERSISTED if kept is not Errored),
 )
-"""The table of SEMANTICS 10."""
+"""The table of SEMANTICS 10 and 28; the board of a pipeline lets nothing else pass."""
 
 
 def may_follow(before: TableReplicationPhase | None, after: TableReplicationPhase) -> bool:
@@ -166,8 +185,15 @@ def phase_to_json(phase: TableReplicationPhase) -> dict[str, Any]:
             return body
         case Catchup(lsn) | SyncDone(lsn):
             return {**body, "lsn": str(lsn)}
-        case Errored(reason, solution, policy):
-            return {**body, "reason": reason, "solution": solution, "retry_policy": _policy_to_json(policy)}
+        case Errored():
+            return {
+                **body,
+                "reason": phase.reason,
+                "solution": phase.solution,
+                "retry_policy": _policy_to_json(phase.retry_policy),
+                "code": phase.code,
+                "retry_at": phase.retry_at,
+            }
         case _:
             assert_never(phase)
 
@@ -180,7 +206,10 @@ def phase_from_json(body: dict[str, Any]) -> TableReplicationPhase:
         case "sync_done":
             return SyncDone(Lsn.parse(body["lsn"]))
         case "errored":
-            return Errored(str(body["reason"]), body["solution"], _policy_from_json(body["retry_policy"]))
+            policy = _policy_from_json(body["retry_policy"])
+            # Earlier versions kept neither the code nor the time.
+            code, retry_at = body.get("code", "walrelay"), body.get("retry_at")
+            return Errored(str(body["reason"]), body["solution"], policy, code, retry_at)
         case name:
             return _PLAIN[name]
 
@@ -191,6 +220,8 @@ def _policy_to_json(policy: RetryPolicy) -> dict[str, Any]:
             return {"kind": "none"}
         case TimedRetry(attempt):
             return {"kind": "timed", "attempt": attempt}
+        case LateRetry():
+            return {"kind": "late"}
         case _:
             assert_never(policy)
 
@@ -201,5 +232,7 @@ def _policy_from_json(body: dict[str, Any]) -> RetryPolicy:
             return NoRetry()
         case "timed":
             return TimedRetry(int(body["attempt"]))
+        case "late":
+            return LateRetry()
         case other:
             raise ValueError(f"no such retry policy: {other}")

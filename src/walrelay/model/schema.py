@@ -79,6 +79,13 @@ class TableSchema:
     identity_columns: tuple[str, ...] = ()
     """The columns by which a changed row is named: all of them when the identity is `full`."""
 
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns by which a destination tells rows apart; none when rows may be equal."""
+        if self.identity == "nothing":
+            return ()
+        return self.primary_key if self.identity == "full" else self.identity_columns or self.primary_key
+
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
 
@@ -90,6 +97,9 @@ class SchemaVersion:
     schema: TableSchema
     version: int
     from_lsn: Lsn
+    doubt: str = ""
+    """Why it is not known which of its columns is which of the version before; empty when it is. Its columns then have
+    no attribute numbers, and whoever holds older rows must have them copied again."""
 
 
 @dataclass(frozen=True, slots=True)

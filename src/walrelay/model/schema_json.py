@@ -33,11 +33,17 @@ def version_to_json(version: SchemaVersion) -> dict[str, Any]:
         "version": version.version,
         "from_lsn": str(version.from_lsn),
         "schema": schema_to_json(version.schema),
+        **({"doubt": version.doubt} if version.doubt else {}),
     }
 
 
 def version_from_json(body: dict[str, Any]) -> SchemaVersion:
-    return SchemaVersion(schema_from_json(body["schema"]), int(body["version"]), Lsn.parse(body["from_lsn"]))
+    return SchemaVersion(
+        schema_from_json(body["schema"]),
+        int(body["version"]),
+        Lsn.parse(body["from_lsn"]),
+        str(body.get("doubt", "")),
+    )
 
 
 def _column(body: dict[str, Any]) -> Column:

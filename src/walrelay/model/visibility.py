@@ -8,6 +8,8 @@ from functools import lru_cache
 
 _FORM = re.compile(r"(\d+):(\d+):((?:\d+(?:,\d+)*)?)\Z")
 _EPOCH = 1 << 32
+HALF_EPOCH = 1 << 31
+"""32 bits of an xid say which is meant only among those less than so many away."""
 _FIRST_NORMAL = 3
 """Smaller xids are Postgres's own: invalid, bootstrap, frozen. No transaction of a stream has one."""
 
@@ -38,12 +40,14 @@ class VisibleTransactions:
     def widen(self, xid32: int) -> int:
         """The 64-bit xid: of those with these 32 bits, the one nearest to `xmax`.
 
-        Exact for transactions within 2³¹ of the snapshot. Postgres itself lets no two live ones be further apart.
+        Exact for transactions within 2³¹ of the snapshot. Postgres itself lets no two live ones be further apart; a log
+        reaches further back, so that whoever asks about its transactions leaves out older ones by their position first
+        (`log/xids.py`).
         """
         if not _FIRST_NORMAL <= xid32 < _EPOCH:
             raise ValueError(f"not the 32-bit xid of a transaction: {xid32}")
         ahead = (xid32 - self.xmax) % _EPOCH
-        xid = self.xmax + ahead - (_EPOCH if ahead >= _EPOCH // 2 else 0)
+        xid = self.xmax + ahead - (_EPOCH if ahead >= HALF_EPOCH else 0)
         # Before epoch 0 there was nothing, so it is still to come.
         return xid if xid >= 0 else xid + _EPOCH
 
