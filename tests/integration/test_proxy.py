@@ -146,3 +146,22 @@ def test_a_server_that_is_not_there_ends_the_connection() -> None:
 def test_a_url_keeps_all_but_host_and_port(given: str, expected: str) -> None:
     with FaultProxy("127.0.0.1", 1) as proxy:
         assert proxy.url(given) == expected.replace(":1/", f":{proxy.port}/")
+
+
+def test_a_stall_holds_what_is_open_and_lets_later_connections_pass(proxy: FaultProxy, database: str) -> None:
+    answered = threading.Event()
+    with psycopg.connect(proxy.url(database), autocommit=True) as held:
+        proxy.stall()
+
+        def ask() -> None:
+            held.execute("SELECT 1")
+            answered.set()
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        with psycopg.connect(proxy.url(database)) as later:
+            assert later.execute("SELECT 1").fetchone() == (1,)
+        assert not answered.is_set()
+        proxy.resume()
+        assert answered.wait(30)
+        asking.join()

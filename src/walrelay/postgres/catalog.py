@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from walrelay.config.settings import UnknownTypes
@@ -20,7 +20,7 @@ from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.sql import statement
 from walrelay.postgres.types import TypeCatalog
 
-OLDEST_VERSION = 140_000
+OLDEST_VERSION, LISTS_VERSION = 140_000, 150_000
 GENERATED_VERSION = 180_000
 
 
@@ -34,6 +34,8 @@ class PublishedTable:
     row_filter: str | None = None
     generated: bool = False
     """Whether generated columns belong to it when `columns` names none."""
+    mark: str = ""
+    """The publication's, not younger than what this says of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +64,27 @@ def published_tables(connection: Connection, publication: str) -> list[Published
         found = connection.execute(statement("publication"), {"publication": publication}).fetchone()
         if found is None:
             raise _missing(connection, publication)
-    tables = _published(connection, publication)
+        mark = publication_mark(connection, publication)
+    tables = [replace(one, mark=mark) for one in _published(connection, publication)]
     if not tables:
         raise PublicationEmptyError(
             f"publication {publication} has no tables",
-            hint=f"ALTER PUBLICATION {quote_name(publication)} ADD TABLE …, or create it FOR ALL TABLES.",
+            hint=f"ALTER PUBLICATION {quote_name(publication)} ADD TABLE …; adds one; where it is FOR ALL TABLES, or"
+            " for a schema, create a table.",
         )
     return tables
 
 
+def publication_mark(connection: Connection, publication: str) -> str:
+    """Differs once the publication was altered."""
+    name = "publication_mark" if connection.info.server_version >= LISTS_VERSION else "publication_mark_14"
+    with talking("looking at the publication"):
+        row = connection.execute(statement(name), {"publication": publication}).fetchone()
+    return str(row.mark) if row is not None else ""
+
+
 def _published(connection: Connection, publication: str, table: TableId | None = None) -> list[PublishedTable]:
-    name = "publication_tables_15" if connection.info.server_version >= 150_000 else "publication_tables_14"
+    name = "publication_tables_15" if connection.info.server_version >= LISTS_VERSION else "publication_tables_14"
     with talking("reading the publication"):
         rows = connection.execute(statement(name), {"publication": publication, "table": table}).fetchall()
     return [
@@ -126,17 +138,16 @@ def read_schema(
 ) -> TableSchema:
     """The table's shape as it is now. Call it inside the snapshot that the copy reads.
 
-    With a publication also what that gives of it now: a column that was added since it was looked at would be left out
-    of the copy, and no change tells of it again.
+    With a publication also what that gives of it now, under the name that was looked up: a column that was added since
+    would be left out of the copy, and rows of an older filter would be taken, of which no change tells again.
     """
     with talking(f"reading the columns of {table.name}"):
         rows = connection.execute(statement("columns"), {"table": table.id}).fetchall()
         leaves = connection.execute(statement("leaves"), {"table": table.id}).fetchall()
     if not rows and not leaves:
         raise TableMissingError(f"{table.name} no longer exists")
-    # Among 500 tables to ask the publication takes a new session 20 ms: not when it gave all columns and still does.
-    if publication is not None and table.columns is not None and {row.name for row in rows} != set(table.columns):
-        table = _published_now(connection, publication, table)
+    if publication is not None:
+        table = _published_now(connection, publication, table, {row.name for row in rows})
     types = TypeCatalog(connection, (row.type for row in rows))
     sends_generated = connection.info.server_version >= GENERATED_VERSION
     published = [row for row in rows if _is_published(row, table, sends_generated)]
@@ -163,7 +174,23 @@ def read_schema(
     )
 
 
-def _published_now(connection: Connection, publication: str, table: PublishedTable) -> PublishedTable:
+def _published_now(
+    connection: Connection, publication: str, table: PublishedTable, columns: set[str]
+) -> PublishedTable:
+    """What the publication gives of the table. One that has another name by now was locked, and would be copied, under
+    a name that may be another table's."""
+    with talking(f"looking up {table.name}"):
+        row = connection.execute(
+            "SELECT n.nspname::text AS schema, c.relname::text AS name FROM pg_catalog.pg_class c"
+            " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s::oid",
+            (table.id,),
+        ).fetchone()
+    if row is None or TableName(row.schema, row.name) != table.name:
+        raise TableMissingError(f"{table.name} has another name by now", context={"table_id": table.id})
+    # Among 500 tables to ask the publication takes a new session 20 ms: not when it gave all columns and still does.
+    gives_all = table.columns is None or columns == set(table.columns)
+    if gives_all and publication_mark(connection, publication) == table.mark:
+        return table
     found = _published(connection, publication, table.id)
     if not found:
         raise TableMissingError(f"{table.name} has left the publication", context={"table": str(table.name)})

@@ -13,6 +13,8 @@ from walrelay.postgres.copy_socket import SocketCopy
 from walrelay.postgres.ranges import CtidRange
 from walrelay.wire.copy_binary import CopyBuffer, Rows
 
+CHUNK_BYTES = 2 * 1024 * 1024
+
 
 def copy_statement(schema: TableSchema, part: CtidRange) -> sql.Composed:
     """The COPY for one range: the publication's columns and row filter, from that leaf alone."""
@@ -36,8 +38,19 @@ def copy_statement(schema: TableSchema, part: CtidRange) -> sql.Composed:
 
 def copy_rows(connection: Connection, schema: TableSchema, part: CtidRange, *, chunk_bytes: int) -> Iterator[Rows]:
     """Chunks of whole rows, each good until the next is asked for. Ends only when Postgres said that all were sent."""
-    statement = copy_statement(schema, part).as_bytes(connection)
-    width = len(schema.columns)
+    yield from _copied(connection, copy_statement(schema, part), len(schema.columns), chunk_bytes)
+
+
+def copy_query(
+    connection: Connection, query: sql.Composable, width: int, *, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[Rows]:
+    """The same for whatever a query gives, which has `width` columns: for some rows of a table."""
+    statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)
+    yield from _copied(connection, statement, width, chunk_bytes)
+
+
+def _copied(connection: Connection, copy: sql.Composable, width: int, chunk_bytes: int) -> Iterator[Rows]:
+    statement = copy.as_bytes(connection)
     if connection.pgconn.ssl_in_use:
         yield from _through_libpq(connection, statement, CopyBuffer(width, framed=False, capacity=chunk_bytes))
     else:

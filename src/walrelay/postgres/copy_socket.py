@@ -14,7 +14,8 @@ import struct
 from collections.abc import Iterator
 
 from walrelay.errors import BadBytesError, ConnectionLostError, SourceError
-from walrelay.postgres.connection import Connection, server_error
+from walrelay.postgres.connection import Connection, server_error, translate
+from walrelay.postgres.silence import SilenceWatch, Stalled
 from walrelay.wire.copy_binary import FRAME_HEADER, MAX_MESSAGE, CopyBuffer, Rows
 
 RECEIVE_BUFFER = 4 * 1024 * 1024
@@ -27,6 +28,7 @@ class SocketCopy:
     """One COPY on one connection. When it does not run to its end the connection must be closed, not used again."""
 
     def __init__(self, connection: Connection, buffer: CopyBuffer) -> None:
+        self._silence: SilenceWatch | None = getattr(connection, "silence", None)
         self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         self._buffer = buffer
         self._ready = False
@@ -43,6 +45,8 @@ class SocketCopy:
                     yield rows
                 elif not self._take_message():
                     self._receive()
+        except Stalled as error:
+            raise translate(error, doing="copying") from error
         except (ConnectionError, TimeoutError) as error:
             raise ConnectionLostError("the connection was lost while copying") from error
         finally:
@@ -81,7 +85,12 @@ class SocketCopy:
     def _wait(self) -> None:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        poll.poll()
+        if self._silence is None:
+            poll.poll()
+            return
+        self._silence.begin()
+        while not poll.poll(self._silence.interval * 1000):
+            self._silence.silent()
 
     def _take_message(self) -> bool:
         """Deal with a message that is not a row, if a whole one stands first."""

@@ -1,7 +1,7 @@
 """What a Relation message leaves out, from the catalog: types down to their parts, the primary key, attribute numbers.
 
-The catalog speaks of now, the message of then. Columns are matched by name and type; a column that has changed since
-keeps what the message says, and a type that is gone arrives as bytes.
+The catalog speaks of now, the message of then. Columns are matched by attribute number where that is known, else by
+name; a column that has changed since keeps what the message says, and a type that is gone arrives as bytes.
 """
 
 from __future__ import annotations
@@ -20,16 +20,27 @@ from walrelay.wire.pgoutput import Relation, RelationColumn
 _IDENTITY = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
 
 
-def describe_relation(connection: Connection, relation: Relation) -> TableSchema:
-    """The table's shape as the message has it, completed."""
+def describe_relation(connection: Connection, relation: Relation, numbers: tuple[int, ...] | None) -> TableSchema:
+    """The table's shape as the message has it, completed. `numbers` are the attribute numbers of the message's columns,
+    None when nobody knows them: then the columns have none."""
     with talking(f"looking up {relation.schema}.{relation.name}"):
         rows = connection.execute(statement("columns"), {"table": relation.id}).fetchall()
         leaves = connection.execute(statement("leaves"), {"table": relation.id}).fetchall() if rows else []
     types = TypeCatalog(connection, (column.type for column in relation.columns))
     now = {row.name: row for row in rows}
-    columns = tuple(_column(column, now.get(column.name), types) for column in relation.columns)
+    by_number = {row.attnum: row for row in rows}
+    found = [now.get(one.name) for one in relation.columns] if numbers is None else [by_number.get(n) for n in numbers]
+    columns = tuple(
+        _column(column, row, number, types)
+        for column, row, number in zip(relation.columns, found, numbers or [0] * len(found), strict=True)
+    )
     columns = _with_shapes(connection, columns, now, [TableName(leaf.schema, leaf.name) for leaf in leaves])
-    keyed = [row.name for row in sorted(rows, key=lambda row: row.key_place or 0) if row.key_place is not None]
+    then = {row.attnum: column.name for column, row in zip(columns, found, strict=True) if row is not None}
+    keyed = [
+        then.get(row.attnum, row.name)
+        for row in sorted(rows, key=lambda row: row.key_place or 0)
+        if row.key_place is not None
+    ]
     names = {column.name for column in columns}
     marked = tuple(column.name for column in relation.columns if column.key)
     if relation.identity == "d" and set(marked) != set(keyed):
@@ -44,7 +55,7 @@ def describe_relation(connection: Connection, relation: Relation) -> TableSchema
     )
 
 
-def _column(column: RelationColumn, row: Any | None, types: TypeCatalog) -> Column:
+def _column(column: RelationColumn, row: Any | None, number: int, types: TypeCatalog) -> Column:
     same = row is not None and row.type == column.type
     dimensions = max(row.dimensions, 1) if row is not None and same else 1
     try:
@@ -55,7 +66,7 @@ def _column(column: RelationColumn, row: Any | None, types: TypeCatalog) -> Colu
         column.name,
         type_,
         nullable=not (row is not None and same and row.not_null),
-        attnum=row.attnum if row is not None and same else 0,
+        attnum=number,
         as_text=not type_.has_binary,
         filled=row is not None and same and row.filled,
     )

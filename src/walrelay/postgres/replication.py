@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import socket
 import struct
 import time
 from dataclasses import dataclass
+from threading import Event
 from typing import Any, Protocol
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
+from psycopg.pq.abc import PGresult
 
 from walrelay.errors import (
     ConnectionLostError,
-    PublicationMissingError,
+    PublicationYoungerError,
     RightsError,
     SlotInUseError,
     SlotLostError,
@@ -31,7 +34,9 @@ from walrelay.errors import (
 )
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import quote_name
-from walrelay.postgres.connection import connect_failure, server_error
+from walrelay.postgres.connection import connect_failure, server_error, translate
+from walrelay.postgres.rights import quoted_role
+from walrelay.postgres.silence import SilenceWatch, Stalled, WatchedConnection, stopping_ends_connecting
 from walrelay.postgres.source import PostgresSource
 from walrelay.wire.replication import EPOCH_MICROS, OtherFrame, StreamCutter
 
@@ -56,27 +61,56 @@ class SystemIdentity:
 class ReplicationConnection:
     """One walsender. For one thread; `close` may be called from another."""
 
-    def __init__(self, source: PostgresSource, *, application: str = "walrelay capture") -> None:
+    def __init__(
+        self, source: PostgresSource, *, application: str = "walrelay capture", stopping: Event | None = None
+    ) -> None:
+        self._source = source
+        self._application = application
+        self._stopping = stopping
+        self._open()
+
+    def _open(self) -> None:
+        source = self._source
         conninfo = make_conninfo(
-            source.conninfo, replication="database", application_name=application, client_encoding="UTF8"
+            source.conninfo, replication="database", application_name=self._application, client_encoding="UTF8"
         )
         try:
-            self._connection: psycopg.Connection[Any] = psycopg.connect(conninfo, autocommit=True)
+            with stopping_ends_connecting(self._stopping):
+                self._connection = WatchedConnection.connect(conninfo, autocommit=True, prepare_threshold=None)
+        except Stalled as error:
+            raise translate(error, doing="connecting") from error
         except psycopg.OperationalError as error:
             raise _refused(str(error), source) or connect_failure(error, source) from None
+        self._silence = self._connection.watch(
+            source.conninfo, source.stall_timeout, pid=self._connection.info.backend_pid, stopping=self._stopping
+        )
         self._pgconn = self._connection.pgconn
         self._transport: _Transport | None = None
+
+    def reopen(self) -> None:
+        """Connect again, after a stream that was left: the connection is of no other use then."""
+        self.close()
+        self._open()
+
+    @property
+    def pid(self) -> int:
+        """Of the server process; behind some poolers 0 or another number."""
+        return self._connection.info.backend_pid
 
     @property
     def server_version(self) -> int:
         return self._connection.info.server_version
 
     def identify(self) -> SystemIdentity:
-        result = self._pgconn.exec_(b"IDENTIFY_SYSTEM")
-        if result.status != pq.ExecStatus.TUPLES_OK:
-            raise self._failed(result, "asking which server this is")
+        result = self._ask(b"IDENTIFY_SYSTEM", "asking which server this is")
         values = [(result.get_value(0, column) or b"").decode() for column in range(4)]
         return SystemIdentity(values[0], int(values[1]), Lsn.parse(values[2]), values[3])
+
+    def timeline_history(self, timeline: int) -> dict[int, Lsn]:
+        """Where each older timeline was left on the way to `timeline`, by its number."""
+        result = self._ask(f"TIMELINE_HISTORY {timeline:d}".encode(), f"reading the history of timeline {timeline}")
+        lines = (line.split() for line in (result.get_value(0, 1) or b"").decode("utf-8", "replace").splitlines())
+        return {int(line[0]): Lsn.parse(line[1]) for line in lines if len(line) > 1 and line[0].isdigit()}
 
     def start(self, slot: str, publication: str, position: Lsn, *, streaming: bool = True) -> None:
         """Begin to stream from `position`: binary, with messages, and large transactions while they run."""
@@ -88,9 +122,9 @@ class ReplicationConnection:
         kind = _Libpq if self._pgconn.ssl_in_use else _Socket
         try:
             # A role's own setting must not hide the warning that changes are left out (see stream_failure).
-            self._pgconn.exec_(b"SET client_min_messages = warning")
+            self._connection.execute("SET client_min_messages = warning")
             self._transport = kind(self._pgconn)
-            self._transport.start(statement.encode())
+            self._transport.start(statement.encode(), self._silence)
         except (OSError, psycopg.Error) as error:
             raise ConnectionLostError("the connection was lost while starting to stream", hint=RESUMES) from error
 
@@ -98,9 +132,15 @@ class ReplicationConnection:
         """Put what came into the cutter; False when nothing came within `wait` seconds."""
         assert self._transport is not None, "start() comes first"
         try:
-            return self._transport.receive(cutter, wait)
+            received = self._transport.receive(cutter, wait)
+            self._silence.begin() if received else self._silence.silent()
+        except Stalled as error:
+            raise ConnectionLostError(
+                f"the connection stalled while receiving changes: {error}", hint=RESUMES
+            ) from error
         except (OSError, psycopg.Error) as error:
             raise ConnectionLostError("the connection was lost while receiving changes", hint=RESUMES) from error
+        return received
 
     def confirm(self, received: Lsn, durable: Lsn, *, reply: bool = False) -> None:
         """Standby status update: everything up to `durable` may be forgotten. `reply` asks for a keepalive."""
@@ -130,26 +170,28 @@ class ReplicationConnection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _failed(self, result: Any, doing: str) -> SourceError:
-        if self._pgconn.status != pq.ConnStatus.OK:
-            return ConnectionLostError(f"the connection was lost while {doing}", hint=RESUMES)
-        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000").decode()
-        said = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
-        return server_error(state, said, doing=doing)
+    def _ask(self, command: bytes, doing: str) -> PGresult:
+        """A walsender's own command: it knows no parameters and no prepared statements."""
+        try:
+            result = self._connection.execute(command).pgresult
+        except psycopg.Error as error:
+            failure = translate(error, doing=doing)
+            if isinstance(failure, ConnectionLostError):
+                failure = ConnectionLostError(failure.message, hint=RESUMES, context=failure.context)
+            raise failure from error
+        assert result is not None
+        return result
 
 
 RESUMES = "walrelay connects again and goes on where it was; if it keeps happening look at the server's log."
-UNDECODED = (
-    "Somebody dropped or renamed the publication. Changes made without it cannot be had from this slot any more, also"
-    " when it is there again. Begin anew: create the publication, drop the slot, choose another --log directory, and"
-    " copy again."
-)
 
 
 def _refused(said: str, source: PostgresSource) -> SourceError | None:
     """Failures to connect that only a walsender has; libpq gives no SQLSTATE for them."""
     if "WAL sender" in said or "walsender" in said:
-        hint = "Run ALTER ROLE … REPLICATION for it (managed services: grant the role that stands for it)."
+        hint = (
+            f"ALTER ROLE {quoted_role(source)} REPLICATION; (managed services: grant it the role that stands for that)."
+        )
         return RightsError(f"{source.location}: the role may not replicate", hint=hint)
     if "max_wal_senders" in said:
         hint = "Raise max_wal_senders, or stop another standby or subscriber."
@@ -164,11 +206,15 @@ def stream_failure(frame: OtherFrame, slot: str) -> SourceError | None:
         fields = {part[:1]: part[1:].decode("utf-8", "replace") for part in frame.body.split(b"\0") if part}
         if fields.get(b"R") in ("LoadPublications", "get_publication_oid", "GetPublicationByName"):
             # Up to 17 an error. From 18 on only a warning, and every change from there on is left out.
-            return PublicationMissingError("the publication is gone", hint=UNDECODED, context={"slot": slot})
+            return PublicationYoungerError(
+                "the publication was not there when these changes were made", context={"slot": slot}
+            )
     if frame.kind == b"E":
         state, said = fields.get(b"C", "XX000"), fields.get(b"M", "")
         if state == "55006":
-            return SlotInUseError(f"the source said «{said}»", context={"slot": slot})
+            pid = re.search(r"PID (\d+)", said)
+            hint = f"Stop the other reader, or end it with SELECT pg_terminate_backend({pid[1]})." if pid else None
+            return SlotInUseError(f"the source said «{said}»", hint=hint, context={"slot": slot})
         if state == "55000" and ("slot" in said or "WAL" in said):
             return SlotLostError(f"the source said «{said}»", context={"slot": slot})
         if state == "58P01" and "WAL segment" in said:
@@ -180,7 +226,7 @@ def stream_failure(frame: OtherFrame, slot: str) -> SourceError | None:
 
 
 class _Transport(Protocol):
-    def start(self, statement: bytes) -> None: ...
+    def start(self, statement: bytes, silence: SilenceWatch) -> None: ...
     def receive(self, cutter: StreamCutter, wait: float) -> bool: ...
     def send(self, message: bytes) -> None: ...
     def finish(self, wait: float) -> None: ...
@@ -195,7 +241,9 @@ class _Socket:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
-    def start(self, statement: bytes) -> None:
+    def start(self, statement: bytes, silence: SilenceWatch) -> None:
+        """Whose answer comes through `receive`."""
+        silence.begin()
         self._socket.setblocking(True)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         patience = struct.pack("@ll", 0, PATIENCE_MICROSECONDS)
@@ -255,9 +303,18 @@ class _Libpq:
         self._ending = self._over = False
         pgconn.notice_handler = lambda result: self._rest.append(_report(b"N", result))
 
-    def start(self, statement: bytes) -> None:
+    def start(self, statement: bytes, silence: SilenceWatch) -> None:
         self._pgconn.nonblocking = 0
         self._pgconn.send_query(statement)
+        poll = select.poll()
+        poll.register(self._pgconn.socket, select.POLLIN)
+        silence.begin()
+        while self._pgconn.is_busy():
+            if poll.poll(silence.interval * 1000):
+                self._pgconn.consume_input()
+            else:
+                silence.silent()
+        silence.begin()
         result = self._pgconn.get_result()
         if result is not None and result.status == pq.ExecStatus.COPY_BOTH:
             return

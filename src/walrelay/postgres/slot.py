@@ -6,6 +6,8 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from threading import Event
+from typing import Any
 
 import psycopg
 from psycopg import errors as pg
@@ -32,6 +34,7 @@ FLUSH_SECONDS = 1.0
 NUDGE_SECONDS = 1.0
 """The server's WAL writer flushes asynchronous commits within three of its rounds, 0.6 s as it is set by default."""
 PAGE_HEADER = 40
+FREE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,9 @@ class Slot:
     invalidation: str | None
     retained_bytes: int
     behind_bytes: int
+    active_application: str | None = None
+    """What the process that reads it calls itself; None also when that is hidden from our role."""
+    active_client: str | None = None
 
 
 def check_slot_name(name: str) -> str:
@@ -64,8 +70,16 @@ def check_slot_name(name: str) -> str:
 def find_slot(connection: Connection, name: str) -> Slot | None:
     with talking("looking at the replication slot"):
         row = connection.execute(statement("slot"), {"slot": name}).fetchone()
-    if row is None:
-        return None
+    return None if row is None else _slot(row)
+
+
+def all_slots(connection: Connection) -> list[Slot]:
+    """Every slot of the server, by name."""
+    with talking("looking at the replication slots"):
+        return [_slot(row) for row in connection.execute(statement("slot"), {"slot": None}).fetchall()]
+
+
+def _slot(row: Any) -> Slot:
     return Slot(
         name=row.name,
         plugin=row.plugin,
@@ -80,6 +94,8 @@ def find_slot(connection: Connection, name: str) -> Slot | None:
         invalidation=row.invalidation_reason or ("recovery conflict" if row.conflicting else None),
         retained_bytes=row.retained_bytes or 0,
         behind_bytes=row.behind_bytes or 0,
+        active_application=row.active_application or None,
+        active_client=row.active_client,
     )
 
 
@@ -145,20 +161,44 @@ def check_position(slot: Slot, held: Lsn) -> None:
         )
 
 
+def end_server_process(connection: Connection, pid: int) -> None:
+    """End one of our own role's."""
+    with talking("ending a server process"):
+        connection.execute(statement("end_peer"), {"pid": pid})
+
+
 def in_use(slot: Slot) -> SlotInUseError:
     return SlotInUseError(
-        f"the slot {slot.name} is in use by the server process {slot.active_pid}",
-        hint=f"Stop the other reader, or end it with SELECT pg_terminate_backend({slot.active_pid}).",
-        context={"pid": slot.active_pid},
+        f"the slot {slot.name} is in use by the server process {slot.active_pid}{reader(slot)}",
+        hint=f"Stop the other reader, or end it with SELECT pg_terminate_backend({slot.active_pid});",
+        context={"pid": slot.active_pid, "application": slot.active_application, "client": slot.active_client},
     )
+
+
+def reader(slot: Slot) -> str:
+    """Who reads the slot, as far as it can be told, in parentheses."""
+    origin = f"from {slot.active_client}" if slot.active_client else None
+    known = ", ".join(word for word in (slot.active_application, origin) if word)
+    return f" ({known})" if known else ""
+
+
+def wait_until_free(connection: Connection, name: str) -> None:
+    """The server process that served us ends a moment after the connection; who waits for longer finds it in use."""
+    deadline = time.monotonic() + FREE_SECONDS
+    while time.monotonic() < deadline:
+        slot = find_slot(connection, name)
+        if slot is None or slot.active_pid is None:
+            return
+        time.sleep(0.01)
 
 
 class Nudger:
     """Lets an idle server send all that it has, while somebody waits for it, at most once a second: it may have flushed
     half of a record, which nobody can decode before something is committed."""
 
-    def __init__(self, source: PostgresSource) -> None:
+    def __init__(self, source: PostgresSource, stopping: Event | None = None) -> None:
         self._source = source
+        self._stopping = stopping
         self._next = time.monotonic() + NUDGE_SECONDS
 
     def still_waiting(self) -> None:
@@ -166,17 +206,32 @@ class Nudger:
             return
         self._next = time.monotonic() + NUDGE_SECONDS
         # A standby cannot; and who is waited for may be gone, which others find out.
-        with suppress(WalrelayError, psycopg.Error), connect(self._source, application="walrelay nudge") as connection:
+        with (
+            suppress(WalrelayError, psycopg.Error),
+            connect(self._source, application="walrelay nudge", stopping=self._stopping) as connection,
+        ):
             connection.execute("SET synchronous_commit = on")
             connection.execute("SELECT pg_catalog.pg_current_xact_id()")
 
 
-def inserted_lsn(connection: Connection) -> Lsn:
-    """Everything that was committed before now ends at or before this; some of it may not be flushed yet."""
+@dataclass(frozen=True, slots=True)
+class WalEnd:
+    """Where the next record goes; on a standby, up to where records were replayed."""
+
+    inserted: Lsn
+    standby: bool
+
+
+def wal_end(connection: Connection) -> WalEnd:
     with talking("asking for the end of the WAL"):
         row = connection.execute(statement("wal_end")).fetchone()
     assert row is not None  # a SELECT without FROM has one row
-    return Lsn.parse(row.inserted)
+    return WalEnd(Lsn.parse(row.inserted), row.standby)
+
+
+def inserted_lsn(connection: Connection) -> Lsn:
+    """Everything that was committed before now ends at or before this; some of it may not be flushed yet."""
+    return wal_end(connection).inserted
 
 
 def flushed_lsn(connection: Connection) -> Lsn:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import ProgrammingError
 
 from walrelay.errors import ConfigError
 
+STALL_TIMEOUT = timedelta(seconds=30)
 _EXAMPLE = "It looks like postgresql://user@host:5432/database."
 
 
@@ -21,6 +23,8 @@ class PostgresSource:
 
     url: str = field(repr=False)
     publication: str = field(default="", kw_only=True)
+    stall_timeout: timedelta = field(default=STALL_TIMEOUT, kw_only=True, repr=False)
+    """How long nothing may come before the server is asked why (`postgres.silence`). A pipeline's settings decide."""
 
     def __post_init__(self) -> None:
         try:
@@ -65,6 +69,8 @@ _DEFAULTS = {
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
+    # … also when it vanished while something was on the way to it, for which keepalives are not sent.
+    "tcp_user_timeout": "60000",
     # Kerberos encryption would wrap the socket that the copy reads directly.
     "gssencmode": "disable",
 }

@@ -71,10 +71,16 @@ class FaultProxy:
         for gate in (gate for held, gate in chosen if held):
             self._call(gate.clear)
 
+    def stall(self) -> None:
+        """Hold back all bytes of the connections that are open now, as a firewall does that has forgotten them; later
+        ones pass."""
+        self._call(self._stall)
+
     def resume(self) -> None:
         """Let go of what was held back, and of all that follows."""
         for gate in (self._to_client, self._to_server):
             self._call(gate.set)
+        self._call(self._let_go)
 
     def truncate_after(self, count: int) -> None:
         """Pass `count` more bytes from server to client, then cut the connection that has the next one.
@@ -117,6 +123,14 @@ class FaultProxy:
             link.cut()
         self._links.clear()
 
+    def _stall(self) -> None:
+        for link in self._links:
+            link.passing.clear()
+
+    def _let_go(self) -> None:
+        for link in self._links:
+            link.passing.set()
+
     async def _open_port(self) -> None:
         if self._server is None:
             self._server = await asyncio.start_server(self._accept, _HOST, self._port, limit=_CHUNK)
@@ -140,8 +154,8 @@ class FaultProxy:
         try:
             from_server, to_server = await asyncio.open_connection(*self._target, limit=_CHUNK)
             link.join(to_server)
-            link.forth = asyncio.ensure_future(self._pump_forth(from_client, to_server))
-            link.back = asyncio.ensure_future(self._pump_back(from_server, to_client))
+            link.forth = asyncio.ensure_future(self._pump_forth(link, from_client, to_server))
+            link.back = asyncio.ensure_future(self._pump_back(link, from_server, to_client))
             await link.ended()
         except (OSError, asyncio.CancelledError):
             pass  # no server: the client sees it by the end of its connection; or the proxy closes
@@ -149,22 +163,24 @@ class FaultProxy:
             link.close()
             self._links.discard(link)
 
-    async def _pump_forth(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump_forth(self, link: _Link, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         """Until the client ends; what it still sends when the server is gone is dropped."""
         with suppress(OSError):
             while chunk := await source.read(_CHUNK):
                 await self._to_server.wait()
+                await link.passing.wait()
                 with suppress(OSError):
                     if not sink.is_closing():
                         sink.write(chunk)
                         await sink.drain()
 
-    async def _pump_back(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump_back(self, link: _Link, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         """Until the server ends, or the connection is to be truncated."""
         ends = False
         with suppress(OSError):
             while not ends and (chunk := await source.read(_CHUNK)):
                 await self._to_client.wait()
+                await link.passing.wait()
                 passed, ends = self._take(chunk)
                 sink.write(passed)
                 self._passed += len(passed)
@@ -187,6 +203,8 @@ class _Link:
     def __init__(self, to_client: asyncio.StreamWriter) -> None:
         self.forth: asyncio.Future[None] | None = None
         self.back: asyncio.Future[None] | None = None
+        self.passing = asyncio.Event()
+        self.passing.set()
         self._to_client = to_client
         self._to_server: asyncio.StreamWriter | None = None
         self._is_cut = False

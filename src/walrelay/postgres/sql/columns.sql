@@ -1,17 +1,20 @@
--- The columns of a table, in order, with their place in the primary key.
+-- The columns of a table, in order, with their place in the primary key. A key tells rows apart only if it holds after
+-- every single change: not one that is deferrable (two rows may have it within a statement), nor one whose index is not
+-- valid. Columns that its index merely includes are no part of it.
 -- `filled`: rows that were there before the column was may hold something in it that no change has brought. They do with
 -- a default (also one that was taken away since: then it is kept as the missing value), and when a publication names the
 -- columns it sends: one that is named later was there all the time. Before 15 there are no such lists.
 SELECT a.attnum, a.attname::text AS name, a.atttypid::int8 AS type, a.atttypmod AS modifier,
        a.attndims::int4 AS dimensions, a.attnotnull AS not_null, a.attgenerated::text AS generated,
        pg_catalog.format_type(a.atttypid, a.atttypmod) AS display,
-       array_position(i.indkey::int2[], a.attnum) AS key_place,
+       array_position((i.indkey::int2[])[0:i.indnkeyatts - 1], a.attnum) AS key_place,
        a.atthasmissing OR a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR EXISTS (
            SELECT FROM pg_catalog.pg_publication_rel r
            WHERE r.prrelid = a.attrelid AND to_jsonb(r) ->> 'prattrs' IS NOT NULL
        ) AS filled
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-LEFT JOIN pg_catalog.pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
+LEFT JOIN pg_catalog.pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND i.indimmediate
+    AND i.indisvalid AND i.indisready AND i.indislive
 WHERE a.attrelid = %(table)s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum

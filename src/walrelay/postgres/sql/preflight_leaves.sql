@@ -13,9 +13,9 @@ SELECT t.id::int8 AS table_id, c.relkind::text AS kind, c.relreplident::text AS 
        -- As RelationGetReplicaIndex has it: a deferrable key does not identify rows.
        (SELECT array_agg(a.attname::text ORDER BY a.attnum)
         FROM pg_catalog.pg_index i
-        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey::int2[])
-        WHERE i.indrelid = c.oid AND i.indisvalid
-          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+        WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
+          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary
                                   WHEN 'i' THEN i.indisreplident ELSE false END) AS replica_key
 FROM unnest(%(tables)s::oid[]) AS t(id)
 CROSS JOIN LATERAL (
