@@ -193,8 +193,7 @@ def _judge(base: Base, damaged: Damaged, reading: Reading, result: Result) -> Ou
     good = base.good_rows(reading)
     if good is None:
         return outcome
-    # Arrow does not count rows that have no columns.
-    expected = base.stream.rows if base.stream.lengths else 0
+    expected = base.stream.rows
     if damaged.data == base.stream.data and (outcome != "rows" or len(result.table) != expected):
         raise BrokenPromiseError(f"a good stream of {expected} rows gave {len(result.table)} and {result.error!r}")
     unharmed = min(bisect_right(base.stream.row_ends, damaged.first), len(result.table))

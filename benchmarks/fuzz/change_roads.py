@@ -15,9 +15,11 @@ from benchmarks.fuzz.change_stream import FIRST_TYPE, UNCHANGED, Committed, Imag
 from benchmarks.fuzz.kinds import KINDS
 from benchmarks.fuzz.roads import BrokenPromiseError
 from walrelay.decode.base import Tally
-from walrelay.decode.changes import ChangeDecoder, SeenMessage, TableChanges, struct_of
+from walrelay.decode.changes import ChangeDecoder, SeenMessage, TableChanges
+from walrelay.decode.images import struct_of
+from walrelay.decode.quarantine import QuarantinedChanges
 from walrelay.decode.table import TableDecoder
-from walrelay.errors import WalrelayError
+from walrelay.errors import BadBytesError, WalrelayError
 from walrelay.log.spill import OpenTransactions
 from walrelay.log.writer import LargeTransaction
 from walrelay.model.lsn import Lsn
@@ -145,13 +147,16 @@ class _Consumer:
             if isinstance(one, SeenMessage):
                 self._decoded.messages.append((one.message.prefix.encode(), one.message.content))
                 continue
+            if isinstance(one, QuarantinedChanges):
+                # Refused, though only for its table.
+                raise BadBytesError(one.batch.column("reason")[0].as_py(), position=events.base)
             batch = _conformed(one)
             batch.validate(full=True)
             key = (one.version.schema.id, one.version.schema.name.name)
             # A copy: nothing may depend on buffers that are used again.
             self._decoded.changes.setdefault(key, []).append(pa.ipc.read_record_batch(batch.serialize(), batch.schema))
 
-    def _describe(self, relation: Relation, commit_lsn: int) -> SchemaVersion:
+    def _describe(self, relation: Relation, commit_lsn: int, _xid: int) -> SchemaVersion:
         known = self._shapes.get(relation)
         if known is None:
             columns = tuple(_column(column.name, column.type) for column in relation.columns)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from walrelay.errors import BadBytesError, SpecialValueError
+from walrelay.errors import BadBytesError, SpecialKeyError, SpecialValueError
 from walrelay.model.special import Special, SpecialValues
 
 Bytes = npt.NDArray[np.uint8]
@@ -62,11 +62,22 @@ class Tally:
     target: Target = ARROW
     special_values: SpecialValues = "null"
     counts: Counter[Special] = field(default_factory=Counter)
+    of_keys: bool = False
+    """Whether the column tells rows apart: no policy holds for it."""
+
+    def for_keys(self) -> Tally:
+        """The same for a column of the key, whose values are never treated: rows would no longer be told apart."""
+        return Tally(self.target, "error", self.counts, of_keys=True)
 
     def treat(self, special: Special, count: int) -> None:
         """Record `count` treated values; raises when the policy is `error`."""
         if count == 0:
             return
+        if self.of_keys:
+            raise SpecialKeyError(
+                f"a key that the destination's type cannot hold: {special.value}",
+                context={"special": special.name},
+            )
         if self.special_values == "error":
             raise SpecialValueError(
                 f"a value the destination's type cannot hold: {special.value}",

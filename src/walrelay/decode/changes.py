@@ -6,20 +6,21 @@ old image, and which columns were not sent because their TOASTed value did not c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from walrelay.decode.base import ARROW, Tally
-from walrelay.decode.table import TableDecoder, arrow_schema
-from walrelay.errors import BadBytesError
+from walrelay.decode.images import gathered, names_of, otherwise_sent, struct_of
+from walrelay.decode.quarantine import KeyReader, QuarantinedChanges, quarantined
+from walrelay.decode.table import TableDecoder, Unreadable, arrow_schema
+from walrelay.errors import BadBytesError, SpecialValueError
 from walrelay.model.schema import Column, SchemaVersion, TableSchema
-from walrelay.model.special import SpecialValues
-from walrelay.wire.copy_binary import Rows
-from walrelay.wire.kernel import OK
+from walrelay.model.special import Special, SpecialValues
 from walrelay.wire.pgoutput import (
     ANY,
     BINARY,
@@ -35,7 +36,6 @@ from walrelay.wire.pgoutput import (
     Events,
     LogicalMessage,
     Relation,
-    gather_fields,
     parse_message,
     parse_origin,
     parse_relation,
@@ -52,8 +52,8 @@ _IS_CHANGE[[INSERT, UPDATE, DELETE, TRUNCATE]] = True
 _WORD = pa.dictionary(pa.int8(), pa.string())
 COMMIT_TIME_TYPE = pa.timestamp("us", "UTC")
 
-Describe = Callable[[Relation, int], SchemaVersion]
-"""Gives the schema version that a Relation message means, for a transaction with this commit LSN."""
+Describe = Callable[[Relation, int, int], SchemaVersion]
+"""Gives the schema version that a Relation message means, for a transaction with this commit LSN and xid."""
 
 
 def change_schema(schema: TableSchema) -> pa.Schema:
@@ -86,6 +86,8 @@ class TableChanges:
 
     version: SchemaVersion
     batch: pa.RecordBatch
+    treated: Counter[Special] = field(default_factory=Counter)
+    """Values in them that were treated by policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class _Reader:
         self.version = version
         schema = version.schema
         self.tally = Tally(ARROW, special_values)
-        self.decoder = TableDecoder(schema, self.tally)
+        self.decoder = TableDecoder(schema, self.tally, keys=schema.key_columns)
         self.expected = np.array([_format(c) for c in schema.columns], dtype=np.uint8)
         self.names = pa.array([c.name for c in schema.columns], pa.string())
         self.row_fields = list(self.decoder.arrow_schema)
@@ -122,17 +124,29 @@ def _format(column: Column) -> int:
 
 
 class ChangeDecoder:
-    """Keeps every relation it was told of, whoever owns the table (SEMANTICS 17). For one stream and one thread."""
+    """Keeps every relation it was told of, whoever owns the table (SEMANTICS 17). For one stream and one thread.
+
+    A row whose values cannot be decoded concerns its table alone (SEMANTICS 21): it is given out as it came. A message
+    that is not what the protocol promises is an error of the whole stream.
+    """
 
     def __init__(self, describe: Describe, special_values: SpecialValues = "null") -> None:
         self._describe = describe
         self._special_values: SpecialValues = special_values
         self._relations: dict[int, _Reader] = {}
+        self._told: dict[int, Relation] = {}
+        """The last description of each."""
         self._readers: dict[tuple[int, int], _Reader] = {}
+        self._described = 0
+        """The relation that was described last, unless something came since."""
+        self.parts: list[tuple[int, int, int]] = []
+        """Partition, root and commit LSN, for whoever reads and clears them: of a partition that is published by its
+        root pgoutput describes the root right before it (maybe_send_schema). So it does with tables that are truncated
+        together, which are known by having changes of their own."""
 
     def decode(
         self, events: Events, txns: npt.NDArray[np.int64], streamed: dict[int, SchemaVersion] | None = None
-    ) -> Iterator[TableChanges | SeenMessage]:
+    ) -> Iterator[TableChanges | QuarantinedChanges | SeenMessage]:
         """The changes by table, and messages. `txns` as in `WholeTransactions`.
 
         A streamed transaction may see a table in a shape that nobody else sees yet: give it a map of its own in
@@ -140,32 +154,26 @@ class ChangeDecoder:
         """
         is_change = _IS_CHANGE[events.kinds]
         if is_change.all():
+            self._described = 0
             yield from self._by_table(events, np.arange(len(events)), txns, streamed)
             return
         begin = 0
         for other in np.flatnonzero(~is_change):
             if other > begin:
+                self._described = 0
                 yield from self._by_table(events, np.arange(begin, other), txns, streamed)
             begin = int(other) + 1
             seen = self._describing(events, int(other), txns, streamed)
             if seen is not None:
                 yield seen
         if begin < len(events):
+            self._described = 0
             yield from self._by_table(events, np.arange(begin, len(events)), txns, streamed)
 
     def adopt(self, streamed: dict[int, SchemaVersion]) -> None:
         """What a streamed transaction was told holds for all once it has committed."""
         for relation, version in streamed.items():
             self._relations[relation] = self._reader(version)
-
-    def special_counts(self) -> dict[str, dict[str, int]]:
-        """Values treated by policy, by table and kind."""
-        found: dict[str, dict[str, int]] = {}
-        for reader in list(self._readers.values()):
-            for special, count in list(reader.tally.counts.items()):
-                counts = found.setdefault(str(reader.version.schema.name), {})
-                counts[special.name] = counts.get(special.name, 0) + count
-        return found
 
     def _reader(self, version: SchemaVersion) -> _Reader:
         key = (version.schema.id, version.version)
@@ -187,12 +195,13 @@ class ChangeDecoder:
         txn = int(events.txns[event])
         if kind == RELATION:
             relation = parse_relation(body, position)
-            version = self._describe(relation, int(txns[COMMIT_LSN, txn]))
-            if streamed is None:
-                self._relations[relation.id] = self._reader(version)
-            else:
-                streamed[relation.id] = version
+            self._told[relation.id] = relation
+            if self._described not in (0, relation.id):
+                self.parts.append((relation.id, self._described, int(txns[COMMIT_LSN, txn])))
+            self._described = relation.id
+            self._learn(relation, txns[:, txn], streamed)
         elif kind == MESSAGE:
+            self._described = 0
             message = parse_message(body, position)
             if not message.transactional:
                 # Between transactions it is one of its own, at the place it was written.
@@ -214,37 +223,121 @@ class ChangeDecoder:
             parse_origin(body, position)
         return None
 
+    def _learn(
+        self, relation: Relation, txn: npt.NDArray[np.int64], streamed: dict[int, SchemaVersion] | None
+    ) -> _Reader:
+        version = self._describe(relation, int(txn[COMMIT_LSN]), int(txn[XID]))
+        reader = self._reader(version)
+        if streamed is None:
+            self._relations[relation.id] = reader
+        else:
+            streamed[relation.id] = version
+        return reader
+
     def _by_table(
         self,
         events: Events,
         chosen: npt.NDArray[np.int64],
         txns: npt.NDArray[np.int64],
         streamed: dict[int, SchemaVersion] | None,
-    ) -> Iterator[TableChanges]:
+    ) -> Iterator[TableChanges | QuarantinedChanges]:
         relations = events.relations[chosen]
         first = int(relations[0])
         if (relations == first).all():
-            yield self._changes(events, first, chosen, txns, streamed)
+            yield from self._of_table(events, first, chosen, txns, streamed)
             return
         order = np.argsort(relations, kind="stable")
         grouped = relations[order]
         borders = np.flatnonzero(np.diff(grouped)) + 1
         for group in np.split(order, borders):
-            yield self._changes(events, int(relations[group[0]]), chosen[group], txns, streamed)
+            yield from self._of_table(events, int(relations[group[0]]), chosen[group], txns, streamed)
 
-    def _changes(
+    def _of_table(
         self,
         events: Events,
         relation: int,
         chosen: npt.NDArray[np.int64],
         txns: npt.NDArray[np.int64],
         streamed: dict[int, SchemaVersion] | None,
-    ) -> TableChanges:
+    ) -> Iterator[TableChanges | QuarantinedChanges]:
         reader = (
             self._reader(streamed[relation]) if streamed and relation in streamed else self._relations.get(relation)
         )
         if reader is None:
             raise BadBytesError("a change of a relation that was never described", position=events.base)
+        try:
+            whole = self._changes(reader, events, chosen, txns)
+        except (BadBytesError, SpecialValueError):
+            bad = self._bad(reader, events, chosen)
+            if not bad:  # each of them can be read, but not all at once
+                if len(chosen) == 1:
+                    raise
+                for half in np.array_split(chosen, 2):
+                    yield from self._of_table(events, relation, half, txns, streamed)
+                return
+        else:
+            yield whole
+            return
+        first = min(bad)
+        if any(isinstance(error, BadBytesError) for error in bad.values()):
+            # A composite type may have been altered, which no message tells.
+            fresh = self._learn(self._told[relation], txns[:, events.txns[chosen[first]]], streamed)
+            if fresh is not reader:
+                if first:
+                    yield self._changes(reader, events, chosen[:first], txns)
+                reader, chosen = fresh, chosen[first:]
+                bad = self._bad(reader, events, chosen)
+        yield from self._parted(reader, events, chosen, txns, bad)
+
+    def _parted(
+        self,
+        reader: _Reader,
+        events: Events,
+        chosen: npt.NDArray[np.int64],
+        txns: npt.NDArray[np.int64],
+        bad: dict[int, Unreadable],
+    ) -> Iterator[TableChanges | QuarantinedChanges]:
+        """The good ones, then the bad ones."""
+        good = np.ones(len(chosen), dtype=np.bool_)
+        good[list(bad)] = False
+        if good.any():
+            yield self._changes(reader, events, chosen[good], txns)
+        if bad:
+            those = chosen[~good]
+            errors = dict(enumerate(bad[place] for place in sorted(bad)))
+            yield quarantined(reader.version, events, those, txns, errors, self._keys(reader, events, those))
+
+    def _bad(self, reader: _Reader, events: Events, chosen: npt.NDArray[np.int64]) -> dict[int, Unreadable]:
+        """Which of the changes cannot be decoded, by place in `chosen`, and why; raises for a bad message."""
+        firsts, olds, news = events.firsts[chosen], events.olds[chosen], events.news[chosen]
+        found: dict[int, Unreadable] = {}
+        for begins, counts in ((firsts, olds), (firsts + olds, news)):
+            for place in np.flatnonzero(otherwise_sent(reader.expected, events, begins, counts)).tolist():
+                reason = f"a value that was sent in another form than its type has now, in {reader.version.schema.name}"
+                found.setdefault(place, BadBytesError(reason, position=events.base))
+        for begins, counts in ((firsts, olds), (firsts + olds, news)):
+            there = counts > 0
+            there[list(found)] = False
+            places = np.flatnonzero(there)
+            if len(places):
+                rows, _ = gathered(reader.expected, reader.version.schema.name, events, begins[places], counts[places])
+                bad = reader.decoder.bad_rows(rows)
+                found.update({int(places[row]): error for row, error in bad.items()})
+        return found
+
+    def _keys(self, reader: _Reader, events: Events, chosen: npt.NDArray[np.int64]) -> list[str | None]:
+        """The keys of changes: of the row before where that was sent, else of the new one."""
+        olds = events.olds[chosen]
+        firsts, counts = events.firsts[chosen], np.where(olds > 0, olds, events.news[chosen])
+        if otherwise_sent(reader.expected, events, firsts, counts).any():
+            return [None] * len(chosen)
+        schema = reader.version.schema
+        return KeyReader(schema).texts(gathered(reader.expected, schema.name, events, firsts, counts)[0])
+
+    def _changes(
+        self, reader: _Reader, events: Events, chosen: npt.NDArray[np.int64], txns: npt.NDArray[np.int64]
+    ) -> TableChanges:
+        reader.tally.counts.clear()
         kinds = events.kinds[chosen]
         news, olds = events.news[chosen], events.olds[chosen]
         firsts = events.firsts[chosen]
@@ -267,9 +360,10 @@ class ChangeDecoder:
         if has_old.any():
             columns |= self._old_images(reader, events, chosen, has_old)
         if marks is not None:
-            columns["unchanged"] = _names_of(marks, reader.names)
+            columns["unchanged"] = names_of(marks, reader.names)
         schema = pa.schema([reader.full.field(name) for name in columns])
-        return TableChanges(reader.version, pa.RecordBatch.from_arrays(list(columns.values()), schema=schema))
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+        return TableChanges(reader.version, batch, Counter(reader.tally.counts))
 
     def _image(
         self,
@@ -280,24 +374,10 @@ class ChangeDecoder:
         present: npt.NDArray[np.bool_],
     ) -> tuple[pa.StructArray, npt.NDArray[np.uint8] | None]:
         """The rows as a struct column, and (columns × rows) which of their fields are unchanged, if any."""
-        width, count = len(reader.expected), len(firsts)
-        starts = np.empty((width, count), dtype=np.int32)
-        lengths = np.empty((width, count), dtype=np.int32)
-        marks = np.empty((width, count), dtype=np.uint8)
-        bad, unchanged = gather_fields(
-            firsts, counts, events.starts, events.lengths, events.formats, reader.expected, starts, lengths, marks
-        )
-        if bad == OK and width and (short := present & (counts == 0)).any():
-            bad = int(np.argmax(short))  # a row that is there has fields; only one that is not may be all NULL
-        if bad != OK:
-            raise BadBytesError(
-                f"a row of {reader.version.schema.name} that does not fit the table's description",
-                position=events.base + int(events.starts[firsts[bad]] if len(events.starts) > firsts[bad] else 0),
-            )
-        batch = reader.decoder.decode(Rows(events.buf, starts, lengths, events.base))
+        rows, marks = gathered(reader.expected, reader.version.schema.name, events, firsts, counts, present)
+        batch = reader.decoder.decode(rows)
         mask = None if present.all() else pa.array(~present)
-        row = struct_of(batch.columns, reader.row_fields, count, mask)
-        return row, (marks if unchanged else None)
+        return struct_of(batch.columns, reader.row_fields, len(firsts), mask), marks
 
     def _old_images(
         self, reader: _Reader, events: Events, chosen: npt.NDArray[np.int64], has_old: npt.NDArray[np.bool_]
@@ -314,20 +394,3 @@ class ChangeDecoder:
             places = pa.array(place, mask=~has_old)
             image, kinds = image.take(places), kinds.take(places)
         return {"old": image, "old_kind": kinds}
-
-
-def struct_of(columns: list[pa.Array], fields: list[pa.Field], count: int, mask: pa.Array | None) -> pa.StructArray:
-    """A struct column; a table without columns still has rows."""
-    if columns:
-        return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)
-    valid = None if mask is None else pa.array([not hidden for hidden in mask.to_pylist()]).buffers()[1]
-    return pa.Array.from_buffers(pa.struct(fields), count, [valid])
-
-
-def _names_of(marks: npt.NDArray[np.uint8], names: pa.Array) -> pa.ListArray:
-    """For each row the names of its marked columns; NULL for a row without."""
-    per_row = marks.sum(axis=0, dtype=np.int32)
-    offsets = np.zeros(len(per_row) + 1, dtype=np.int32)
-    np.cumsum(per_row, out=offsets[1:])
-    _, columns = np.nonzero(marks.T)
-    return pa.ListArray.from_arrays(pa.array(offsets), names.take(pa.array(columns)), mask=pa.array(per_row == 0))

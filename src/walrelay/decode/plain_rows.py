@@ -15,6 +15,9 @@ _INFINITE = {INT64_MAX: "infinity", -INT64_MAX: "-infinity", INT32_MAX: "infinit
 def plain_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """A dictionary a row."""
     names = batch.schema.names
+    if not names:
+        yield from ({} for _ in range(batch.num_rows))
+        return
     for values in zip(*(plain_values(column) for column in batch.columns), strict=True):
         yield dict(zip(names, values, strict=True))
 

@@ -7,7 +7,7 @@ target's own decoder: the rules for text and special values stay in one place. A
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -230,22 +230,28 @@ def retarget_batch(batch: pa.RecordBatch, schema: TableSchema, tally: Tally) -> 
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names) if columns else batch
 
 
-def retarget_struct(array: pa.StructArray, schema: TableSchema, tally: Tally) -> pa.StructArray:
-    """The same for rows in a struct column (a change's `row`, `old`); a NULL struct stays NULL."""
+def retarget_struct(
+    array: pa.StructArray, schema: TableSchema, tally: Tally, *, keys: Collection[str] = ()
+) -> pa.StructArray:
+    """The same for rows in a struct column (a change's `row`, `old`); a NULL struct stays NULL. `keys` names the
+    columns whose values no policy may treat."""
     columns = array.flatten()
-    taken = _retarget_columns(columns, schema, tally)
+    taken = _retarget_columns(columns, schema, tally, keys)
     return array if _same(taken, columns) else _struct(array, taken, _valid(array))
 
 
-def _retarget_columns(columns: list[pa.Array], schema: TableSchema, tally: Tally) -> list[pa.Array]:
+def _retarget_columns(
+    columns: list[pa.Array], schema: TableSchema, tally: Tally, keys: Collection[str] = ()
+) -> list[pa.Array]:
     done = []
+    of_keys = tally.for_keys()
     for array, column in zip(columns, schema.columns, strict=True):
         if column.as_text:
             done.append(array)
             continue
         where = {"table": str(schema.name), "column": column.name}
         try:
-            done.append(retarget(array, column.type, tally))
+            done.append(retarget(array, column.type, of_keys if column.name in keys else tally))
         except BadBytesError as error:
             raise BadBytesError(
                 f"{error.reason}, in column {column.name} of {schema.name}",
@@ -253,7 +259,7 @@ def _retarget_columns(columns: list[pa.Array], schema: TableSchema, tally: Tally
                 context={**error.context, **where},
             ) from error
         except SpecialValueError as error:
-            raise SpecialValueError(
+            raise type(error)(
                 f"{error.message}, in column {column.name} of {schema.name}",
                 context={**error.context, **where},
             ) from error

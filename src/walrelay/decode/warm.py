@@ -83,7 +83,7 @@ def warm_changes() -> None:
     frames = [b"w" + bytes(24) + message for message in (begin, relation, insert, commit)]
     stream = b"".join(b"d" + (len(frame) + 4).to_bytes(4) + frame for frame in frames)
     schema = TableSchema(0, TableName("s", "t"), (Column("a", PgType(23, "int4")),))
-    decoder = ChangeDecoder(lambda _relation, _lsn: SchemaVersion(schema, 1, Lsn(0)))
+    decoder = ChangeDecoder(lambda _relation, _lsn, _xid: SchemaVersion(schema, 1, Lsn(0)))
     cutter, walker = StreamCutter(), MessageWalker()
     cutter.room()[: len(stream)] = stream
     cutter.received(len(stream))

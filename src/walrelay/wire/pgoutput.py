@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from walrelay.errors import BadBytesError
 from walrelay.wire.kernel import OK, be16, be32, kernel
+from walrelay.wire.replication import MESSAGE_AT
 
 INSERT, UPDATE, DELETE, TRUNCATE = ord("I"), ord("U"), ord("D"), ord("T")
 RELATION, TYPE, ORIGIN, MESSAGE = ord("R"), ord("Y"), ord("O"), ord("M")
@@ -87,8 +88,8 @@ def is_in(value: Any, sorted_values: Any) -> Any:
 @kernel
 def walk_messages(
     buf: Any, at: Any, end: Any, streamed: bool, undone: Any, state: Any,
-    kinds: Any, relations: Any, txns: Any, ordinals: Any, old_kinds: Any, firsts: Any, olds: Any, news: Any,
-    starts: Any, lengths: Any, formats: Any,
+    frames: Any, kinds: Any, relations: Any, txns: Any, ordinals: Any, old_kinds: Any, firsts: Any, olds: Any,
+    news: Any, starts: Any, lengths: Any, formats: Any,
 ) -> Any:  # fmt: skip
     """Walk frames from `at`: (status, where it stopped, events, fields).
 
@@ -139,6 +140,7 @@ def walk_messages(
                 continue
         if events >= most_events:
             return FULL, at, events, used
+        frames[events] = at
         kinds[events] = kind
         txns[events] = state[0]
         ordinals[events] = state[1]
@@ -164,6 +166,7 @@ def walk_messages(
             options = buf[here]
             here += 1
             for _ in range(relation):
+                frames[events] = at
                 kinds[events] = 84
                 txns[events] = state[0]
                 ordinals[events] = state[1]
@@ -275,9 +278,17 @@ class Events:
     lengths: npt.NDArray[np.int32]
     formats: npt.NDArray[np.uint8]
     base: int
+    frames: npt.NDArray[np.int64]
+    """Where the frames begin in `buf`."""
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    def message(self, event: int) -> bytes:
+        """The message itself, as pgoutput wrote it."""
+        frame = int(self.frames[event])
+        end = frame + 1 + int.from_bytes(self.buf[frame + 1 : frame + 5].tobytes(), "big")
+        return self.buf[frame + MESSAGE_AT : end].tobytes()
 
     def body(self, event: int) -> bytes:
         """The bytes of a describing message, after its kind (and subtransaction)."""
@@ -292,6 +303,7 @@ class MessageWalker:
     """Walks pieces. Its tables are used again: what it yields is good until the next step."""
 
     def __init__(self, most_events: int = 32_768, most_fields: int = 524_288) -> None:
+        self._frames = np.empty(most_events, dtype=np.int64)
         self._kinds = np.empty(most_events, dtype=np.uint8)
         self._relations = np.empty(most_events, dtype=np.int64)
         self._txns = np.empty(most_events, dtype=np.int64)
@@ -334,7 +346,7 @@ class MessageWalker:
         while at < end:
             status, stopped, count, fields = walk_messages(
                 buf, at, end, streamed, undone, state,
-                self._kinds, self._relations, self._txns, self._ordinals, self._old_kinds,
+                self._frames, self._kinds, self._relations, self._txns, self._ordinals, self._old_kinds,
                 self._firsts, self._olds, self._news, self._starts, self._lengths, self._formats,
             )  # fmt: skip
             if status < 0:
@@ -347,6 +359,7 @@ class MessageWalker:
                     buf, self._kinds[:count], self._relations[:count], self._txns[:count], self._ordinals[:count],
                     self._old_kinds[:count], self._firsts[:count], self._olds[:count], self._news[:count],
                     self._starts[:fields], self._lengths[:fields], self._formats[:fields], base,
+                    self._frames[:count],
                 )  # fmt: skip
 
 
