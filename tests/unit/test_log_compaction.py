@@ -15,7 +15,7 @@ import pytest
 from walrelay.log.compaction import CompactionSettings, Compactor
 from walrelay.log.concatenation import UnlikeSchemaError, concatenate
 from walrelay.log.failures import LogDamagedError, LogDiskFullError, LogInUseError
-from walrelay.log.manifest import DataFile, Entry, Manifest, data_path
+from walrelay.log.manifest import DataFile, Entry, Manifest, SentPart, data_path
 from walrelay.log.storage import LocalSink, LocalStorage, Storage
 from walrelay.model.lsn import Lsn
 
@@ -109,6 +109,7 @@ def segment(sequence: int, files: Sequence[DataFile]) -> Entry:
         commit_time=sequence,
         created_at=float(sequence),
         files=tuple(files),
+        parts=(SentPart(sequence, 1, Lsn(sequence * 100 + 10)),),
     )
 
 
@@ -258,6 +259,7 @@ def test_hundreds_of_segments_become_few_and_say_the_same(storage: LocalStorage)
     merged = manifest.entries()[0]
     assert (merged.start_lsn, merged.end_lsn, merged.transactions) == (Lsn(20), Lsn(25_620), 256)
     assert (merged.rows, merged.commit_time, merged.created_at) == (256 * 3 + 64 * 3, 256, 256.0)
+    assert [part.leaf for part in merged.parts] == list(range(1, 257))
 
 
 class Watched(LocalStorage):

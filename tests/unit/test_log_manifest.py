@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walrelay.log.failures import LogDamagedError, LogGoneError
-from walrelay.log.manifest import DataFile, Entry, Manifest, cover, data_path, epoch_of
+from walrelay.log.manifest import DataFile, Entry, Manifest, SentPart, cover, data_path, epoch_of
 from walrelay.log.storage import LocalStorage
 from walrelay.model.lsn import Lsn
 
@@ -61,7 +61,8 @@ def storage(tmp_path: Path) -> Counting:
 def test_an_entry_is_read_back_as_it_was_written() -> None:
     messages = DataFile(data_path(7, 7, 1, None), None, "", 0, 1, 9, Lsn(0x16B3748), Lsn(0x16B3748))
     one = entry(7)
-    one = replace(one, rows=4, bytes=59, files=(*one.files, messages))
+    parts = (SentPart(16_400, 16_390, Lsn(710)),)
+    one = replace(one, rows=4, bytes=59, files=(*one.files, messages), parts=parts)
     assert one.name == "00000000000000000007-00000000000000000007.json"
     assert b'"0/16B3748"' in one.to_json()
     assert Entry.from_json(one.to_json(), one.name) == one
@@ -84,6 +85,9 @@ def test_an_entry_is_read_back_as_it_was_written() -> None:
         {"files": [{}]},
         {"files": ["data/x"]},
         {"created_at": None},
+        {"parts": [7]},
+        {"parts": [[7, 8]]},
+        {"parts": [[7, 8, 9]]},
         {"more": 1},
     ],
 )

@@ -21,7 +21,7 @@ from walrelay.log.failures import (
     LogUnreachableError,
     log_failure,
 )
-from walrelay.log.storage import LocalStorage, ObjectStorage, Storage, open_storage
+from walrelay.log.storage import LocalStorage, ObjectStorage, Storage, open_storage, public_url
 
 
 @pytest.fixture
@@ -220,3 +220,17 @@ def test_every_failure_of_the_log_survives_spark_and_says_what_to_do() -> None:
         assert kind.default_hint
         assert isinstance(pickle.loads(pickle.dumps(error)), kind)
         assert isinstance(error, WalrelayError)
+
+
+def test_a_url_is_shown_without_what_may_be_secret() -> None:
+    shown = "s3://bucket/log?region=none&scheme=http"
+    assert public_url("s3://me:sesame@bucket/log?region=none&scheme=http") == shown
+    assert public_url(shown + "&session_token=sesame&secret_key=sesame") == shown
+    for plain in (
+        shown,
+        "/var/lib/a@b:c",
+        "log",
+        "s3://bucket/log",
+        "s3://bucket/log?endpoint_override=127.0.0.1:9000",
+    ):
+        assert public_url(plain) == plain

@@ -15,35 +15,44 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
-from walrelay.config.settings import CaptureSettings, capture_settings
+from walrelay.backoff import delay_of
+from walrelay.config.settings import SLOT_TIMEOUT, CaptureSettings, capture_settings
 from walrelay.errors import (
-    BadBytesError,
+    BEGIN_ANEW,
     ConfigError,
     ConnectionLostError,
     LineageError,
+    QueryError,
+    RightsError,
+    SlotInUseError,
     SlotMissingError,
+    SourceError,
     WalrelayError,
 )
 from walrelay.failpoints import hit
 from walrelay.log.ack import acknowledged
 from walrelay.log.housekeeping import Housekeeping
-from walrelay.log.identity import Lineage, claim, read_lineage, write_lineage
+from walrelay.log.identity import Lineage, claim, read_lineage
 from walrelay.log.lease import Lease, acquire
-from walrelay.log.manifest import Manifest
+from walrelay.log.manifest import Entry, Manifest
 from walrelay.log.readers import ReaderPositions
+from walrelay.log.relation_shapes import RelationShapes
+from walrelay.log.same_server import accept_timeline, check_not_put_back, read_held
 from walrelay.log.spill import OpenTransactions
-from walrelay.log.status import STATUS, CaptureStatus, Counters, behind
+from walrelay.log.status import STATUS, STREAMING, CaptureStatus, Counters, behind
 from walrelay.log.storage import LocalStorage, Storage, open_storage
+from walrelay.log.tail import check_last, remember_publication, sent_again
 from walrelay.log.writer import LargeTransaction, LogWriter
 from walrelay.model.lsn import Lsn
-from walrelay.model.schema import TableSchema
-from walrelay.postgres.catalog import published_tables
+from walrelay.postgres.catalog import publication_mark, published_tables
 from walrelay.postgres.connection import Connection, connect
-from walrelay.postgres.relations import describe_relation
-from walrelay.postgres.replication import RESUMES, ReplicationConnection, SystemIdentity, stream_failure
+from walrelay.postgres.replication import ReplicationConnection, SystemIdentity, stream_failure
 from walrelay.postgres.slot import (
     Nudger,
     Slot,
@@ -51,12 +60,14 @@ from walrelay.postgres.slot import (
     check_slot_name,
     check_usable,
     create_slot,
+    end_server_process,
     find_slot,
     flushed_lsn,
     in_use,
+    wait_until_free,
 )
+from walrelay.postgres.slot_wait import naming_what_is_waited_for
 from walrelay.postgres.source import PostgresSource
-from walrelay.wire.pgoutput import Relation
 from walrelay.wire.replication import (
     Committed,
     OtherFrame,
@@ -77,11 +88,8 @@ IDLE_SECONDS = 1.0
 PING_SECONDS = 0.1
 """While waiting to be caught up the server is asked this often how far it is."""
 WAIT_SECONDS = 0.25
-SILENCE_SECONDS = 120.0
-"""We ask every second; twice the time after which the server itself gives up by default."""
 FLOOD_BYTES = 512 * 1024
 """So much at once does not come from a stream that pauses between reads."""
-LONGEST_DELAY = 60.0
 
 
 class _Idle:
@@ -108,14 +116,14 @@ class Capture:
     ) -> None:
         if not source.publication:
             raise ConfigError("the source names no publication", hint='PostgresSource(url, publication="…")')
-        self.source = source
         self.slot = check_slot_name(slot)
         self.settings = settings or capture_settings()
+        self.source = replace(source, stall_timeout=self.settings.stall_timeout)
         self.storage: Storage = open_storage(log)
         self._notify = notify
         self._stopping = threading.Event()
         self._counters = Counters()
-        self._state = "starting"
+        self._state, self._state_since = "starting", time.time()
         self._confirmed = Lsn(0)
         self._reconnects = 0
         self._last_error: WalrelayError | None = None
@@ -123,7 +131,9 @@ class Capture:
         self._housekeeping: Housekeeping | None = None
         self._target: Lsn | None = None
         self._flowing = False
-        self._bad_at: Lsn | None = None
+        self._reader_pid = 0
+        """The server process that we have read the slot through."""
+        self._in_use_since: float | None = None
 
     def stop(self) -> None:
         """Ask for a clean end: what is committed and received is published, and the slot confirmed."""
@@ -168,11 +178,13 @@ class Capture:
             reconnects=self._reconnects,
             last_error=self._last_error.code if self._last_error is not None else None,
             special_values=writer.special_counts() if writer is not None else {},
+            since=self._state_since,
         )
 
     def _run(self, lease: Lease, until: Until | None) -> None:
         manifest = Manifest(self.storage)
-        delay = self.settings.retry_delay.total_seconds()
+        attempt = 0
+        limit = self.settings.slot_timeout or (SLOT_TIMEOUT if until is not None else None)
         housekeeping = Housekeeping(self.source, self.slot, self.storage, manifest, lease, self.settings)
         self._housekeeping = housekeeping
         housekeeping.every_second = self._report
@@ -184,54 +196,69 @@ class Capture:
                     self._stream_once(lease, manifest, until)
                     break
                 except WalrelayError as error:
-                    if not (error.retryable or self._may_have_changed(error)):
+                    if not error.retryable:
                         raise
+                    self._end_earlier_self(error)
+                    self._bound_wait_for_slot(error, limit)
                     self._last_error = error
-                    delay = self.settings.retry_delay.total_seconds() if self._flowing else delay
-                    self._state = "waiting"
+                    attempt = 1 if self._flowing else attempt + 1
+                    delay = delay_of(attempt, self.settings.retry_delay).total_seconds()
+                    self._enter("waiting")
                     self._reconnects += 1
                     log.warning("capture connects again", extra={"code": error.code, "delay": delay})
                     self._notify(f"{error.message}; next attempt in {delay:.1f} s")
                     self._stopping.wait(delay)
-                    delay = min(2 * delay, LONGEST_DELAY)
                 self.check_housekeeping()
         finally:
             housekeeping.stop()
-            self._state = "stopped"
+            self._enter("stopped")
             self._report()
+
+    def _end_earlier_self(self, error: WalrelayError) -> None:
+        """Our own last connection may still have the slot: a server that nobody tells waits for it for a minute."""
+        pid = error.context.get("pid")
+        if isinstance(error, SlotInUseError) and pid and pid == self._reader_pid:
+            with suppress(SourceError), connect(self.source, application="walrelay catalog") as connection:
+                end_server_process(connection, pid)
+
+    def _bound_wait_for_slot(self, error: WalrelayError, limit: timedelta | None) -> None:
+        """Raise when the slot has been in use, at every attempt, for longer than it may be."""
+        now = time.monotonic()
+        if not isinstance(error, SlotInUseError):
+            self._in_use_since = None
+            return
+        self._in_use_since = self._in_use_since or now
+        if limit is not None and now - self._in_use_since >= limit.total_seconds():
+            said = f"{error.message}, and did not become free within {limit.total_seconds():.0f} s"
+            raise SlotInUseError(said, hint=error.hint, context=error.context) from error
+
+    def _published(self, entry: Entry) -> None:
+        self._counters.published(entry)
+        bad = sum(file.rows for file in entry.files if file.kind == "quarantine")
+        if bad:
+            self._notify(
+                f"{bad} changes cannot be taken as they are, up to {entry.end_lsn}; the log's quarantine has them"
+            )
 
     def check_housekeeping(self) -> None:
         if self._housekeeping is not None:
             self._housekeeping.check()
 
-    def _may_have_changed(self, error: WalrelayError) -> bool:
-        """Whether bytes that do not fit are worth a second look: a composite type that was altered fits once its table
-        is described anew, which a new connection does. The same place again is an error."""
-        if not isinstance(error, BadBytesError) or self._stream is None:
-            return False
-        place = self._stream.writer.durable_lsn
-        seen, self._bad_at = self._bad_at, place
-        return seen != place
-
     def _stream_once(self, lease: Lease, manifest: Manifest, until: Until | None) -> None:
         """One connection, from its start to its end."""
-        with connect(self.source, application="walrelay catalog") as catalog:
+        with connect(self.source, application="walrelay catalog", stopping=self._stopping) as catalog:
             published_tables(catalog, self.source.publication)  # raises when there is none
-            with ReplicationConnection(self.source) as replication:
-                lineage = self._lineage(catalog, replication.identify())
+            with ReplicationConnection(self.source, stopping=self._stopping) as replication:
+                lineage = self._lineage(catalog, replication, manifest)
                 if until is not None and self._target is None:
                     self._target = flushed_lsn(catalog)
-                writer = LogWriter(
-                    self.storage,
-                    lease,
-                    manifest,
-                    created_lsn=lineage.created_lsn,
-                    settings=self.settings,
-                    describe=lambda relation: self._described(catalog, relation),
-                    published=self._counters.published,
-                )
+                writer = self._writer(catalog, lease, manifest, lineage)
                 found = find_slot(catalog, self.slot)
                 self._check_slot(found, replication.identify(), writer.durable_lsn)
+                if not self._is_last_there(catalog, replication, manifest):
+                    return
+                self._sample_xids(catalog, lineage)
+                self._reader_pid = replication.pid
                 replication.start(
                     self.slot, self.source.publication, writer.durable_lsn, streaming=self.settings.streaming
                 )
@@ -239,18 +266,60 @@ class Capture:
                 self._stream = stream
                 stream.run()
 
-    def _described(self, catalog: Connection, relation: Relation) -> TableSchema:
-        return describe_relation(catalog, relation)
+    def _writer(self, catalog: Connection, lease: Lease, manifest: Manifest, lineage: Lineage) -> LogWriter:
+        shapes = RelationShapes(catalog, self.source.publication, self.storage)
 
-    def _lineage(self, catalog: Connection, system: SystemIdentity) -> Lineage:
+        def published(entry: Entry) -> None:
+            self._published(entry)
+            shapes.forget(entry.end_lsn)
+
+        writer = LogWriter(
+            self.storage,
+            lease,
+            manifest,
+            created_lsn=lineage.created_lsn,
+            settings=self.settings,
+            describe=shapes.describe,
+            told=shapes.told,
+            published=published,
+        )
+        shapes.begin(writer.durable_lsn)
+        return writer
+
+    def _is_last_there(self, catalog: Connection, replication: ReplicationConnection, manifest: Manifest) -> bool:
+        """Refuse a server that was put back and has gone on since, as far as it can be told; False when stopped."""
+        slot = find_slot(catalog, self.slot)
+        mark = publication_mark(catalog, self.source.publication)
+        last = sent_again(self.storage, manifest, slot, mark) if slot is not None else None
+        if slot is not None and last is not None:
+            if not check_last(replication, slot, self.source.publication, last, self._stopping):
+                return False
+            replication.reopen()
+            wait_until_free(catalog, self.slot)
+        remember_publication(self.storage, mark)
+        return True
+
+    def _sample_xids(self, catalog: Connection, lineage: Lineage) -> None:
+        assert self._housekeeping is not None
+        try:
+            self._housekeeping.xids.begin(catalog, self.slot, lineage.created_lsn)
+        except (QueryError, RightsError) as error:
+            # A server may forbid it. Copies need it only where transactions are very old, and say so themselves.
+            log.warning("transaction numbers not sampled", extra={"code": error.code})
+
+    def _lineage(self, catalog: Connection, replication: ReplicationConnection, manifest: Manifest) -> Lineage:
         """The log's lineage, made with a new slot when the log is new."""
+        system = replication.identify()
         lineage = read_lineage(self.storage)
         if lineage is None:
             slot = find_slot(catalog, self.slot)
             if slot is None:
                 hit("slot.before_create")
                 self._notify(f"creating the replication slot {self.slot}")
-                slot = create_slot(catalog, self.slot, failover=self.settings.failover)
+                with naming_what_is_waited_for(
+                    self.source, catalog.info.backend_pid, f"the replication slot {self.slot}", self._notify
+                ):
+                    slot = create_slot(catalog, self.slot, failover=self.settings.failover)
                 hit("slot.after_create")
             check_usable(slot, system.database)
             if slot.confirmed_lsn is None:
@@ -265,17 +334,18 @@ class Capture:
         if lineage.system_identifier != system.system_identifier:
             raise LineageError(
                 f"the log came from the server {lineage.system_identifier}; this is {system.system_identifier}",
-                hint="Connect to the server the log came from, or begin with another --log directory and copy again.",
+                hint=f"Connect to the server the log came from. Where that is gone: {BEGIN_ANEW}",
             )
         if lineage.timeline != system.timeline:
             if self.settings.accept_timeline != system.timeline:
                 raise LineageError(
                     f"the server is on timeline {system.timeline} now; the log came from timeline {lineage.timeline}",
-                    hint="After a promotion go on only if the slot was synchronised to this server: then use"
-                    f" --accept-timeline {system.timeline}. Else begin with another --log directory and copy again.",
+                    hint="After a promotion go on only if the slot was synchronised to this server: then run again with"
+                    f" --accept-timeline {system.timeline}. Else: {BEGIN_ANEW}",
                 )
-            lineage = Lineage(lineage.slot, lineage.system_identifier, system.timeline, lineage.created_lsn)
-            write_lineage(self.storage, lineage)
+            held = read_held(self.storage, manifest, lineage)
+            lineage = accept_timeline(self.storage, replication, lineage, held, system.timeline)
+        check_not_put_back(catalog, read_held(self.storage, manifest, lineage))
         return lineage
 
     def _check_slot(self, slot: Slot | None, system: SystemIdentity, held: Lsn) -> None:
@@ -285,6 +355,10 @@ class Capture:
         if slot.active_pid is not None:
             raise in_use(slot)
         check_position(slot, held)
+
+    def _enter(self, state: str) -> None:
+        if state != self._state:
+            self._state, self._state_since = state, time.time()
 
     def _report(self) -> None:
         """Once a second: the status for those who look from outside."""
@@ -305,7 +379,7 @@ class _Stream:
         self._capture = capture
         self._replication = replication
         self._lineage = lineage
-        self._nudger = Nudger(capture.source)
+        self._nudger = Nudger(capture.source, capture._stopping)
         self._readers = ReaderPositions(capture.storage)
         self.writer = writer
         self.cutter = StreamCutter()
@@ -317,7 +391,6 @@ class _Stream:
         self._confirmed_at = self._advanced_at = self._pinged_at = 0.0
         self._readers_at = 0.0
         self._reader_positions: list[Lsn] = []
-        self._heard_at = time.monotonic()
 
     @property
     def memory_bytes(self) -> int:
@@ -325,7 +398,7 @@ class _Stream:
 
     def run(self) -> None:
         """Receive until asked to stop, caught up, or something fails. What was received whole is published."""
-        self._capture._state = "streaming"
+        self._capture._enter(STREAMING)
         self._thread.start()
         clean = False
         try:
@@ -346,13 +419,8 @@ class _Stream:
             self._confirm(reply_wanted=self.cutter.take_reply_wanted())
 
     def _heard(self, received: bool) -> None:
-        """A server that answers no ping for so long is gone, even if no packet says so."""
-        now = time.monotonic()
         if received:
-            self._heard_at = now
             self._capture._flowing = True
-        elif now - self._heard_at > SILENCE_SECONDS:
-            raise ConnectionLostError(f"the server has been silent for {SILENCE_SECONDS:.0f} s", hint=RESUMES)
 
     def _patience(self) -> float:
         return PING_SECONDS if self._capture._target is not None else WAIT_SECONDS

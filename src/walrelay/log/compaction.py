@@ -181,7 +181,7 @@ class Compactor:
 
     def _merge_files(self, group: Sequence[Entry], files: Sequence[DataFile]) -> DataFile:
         first = files[0]
-        target = data_path(group[0].first, group[-1].last, self._epoch, first.table, first.version)
+        target = data_path(group[0].first, group[-1].last, self._epoch, first.table, first.version, first.kind)
         try:
             rows, size = self._join(self._storage, [file.path for file in files], target)
         except UnlikeSchemaError as error:
@@ -196,6 +196,7 @@ class Compactor:
             bytes=size,
             first_lsn=first.first_lsn,
             last_lsn=files[-1].last_lsn,
+            kind=first.kind,
         )
         if rows != file.rows:
             self._storage.delete(target)
@@ -228,11 +229,11 @@ class Compactor:
 
 
 def _by_table(group: Sequence[Entry]) -> list[list[DataFile]]:
-    """The files of all entries, in order, by table and schema version."""
-    found: dict[tuple[int | None, int], list[DataFile]] = {}
+    """The files of all entries, in order, by table and schema version; messages, and the quarantine, apart."""
+    found: dict[tuple[int | None, int, str], list[DataFile]] = {}
     for entry in group:
         for file in entry.files:
-            found.setdefault((file.table, file.version), []).append(file)
+            found.setdefault((file.table, file.version, file.kind), []).append(file)
     return list(found.values())
 
 
@@ -248,4 +249,6 @@ def _merged(group: Sequence[Entry], files: Sequence[DataFile]) -> Entry:
         commit_time=max(entry.commit_time for entry in group),
         created_at=max(entry.created_at for entry in group),
         files=tuple(files),
+        treated=group[-1].treated,
+        parts=tuple(dict.fromkeys(part for entry in group for part in entry.parts)),
     )

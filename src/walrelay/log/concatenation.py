@@ -29,6 +29,7 @@ class UnlikeSchemaError(LogError):
     """The file at `index` has columns of other types than those before it: they cannot be one file."""
 
     code = "log.unlike_schemas"
+    default_hint = "The files stay as they are, apart from each other: nothing is to be done."
 
     index = 0
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from walrelay.errors import WalrelayError
+from walrelay.errors import BEGIN_ANEW, WalrelayError
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
@@ -39,56 +39,82 @@ _CHECKSUM_HINT: Final = (
 
 
 class LogError(WalrelayError):
+    """Something about the change log."""
+
     code = "log"
 
 
 class LogDiskFullError(LogError):
+    """The disk is full where the change log is."""
+
     code = "log.disk_full"
     default_hint = "Free some space, shorten the log's retention, or move the log to a larger disk; nothing was lost."
 
 
 class LogNotWritableError(LogError):
+    """The change log cannot be written to: a right, a directory or a bucket is missing."""
+
     code = "log.not_writable"
     default_hint = "Check that the log's directory or bucket exists and that these credentials may write there."
 
 
 class LogUnreachableError(LogError):
+    """The object store that holds the change log does not answer."""
+
     code = "log.unreachable"
     default_hint = "Check the log's address and the network; it is tried again, and nothing was lost."
     retryable = True
 
 
 class LogInUseError(LogError):
+    """Another process writes the change log, or has taken it over."""
+
     code = "log.in_use"
     default_hint = "One process writes a log. Stop the other one, or choose another log directory."
 
 
 class LogDamagedError(LogError):
+    """A file of the change log is missing or is not what was written."""
+
     code = "log.damaged"
-    default_hint = "Restore the named file from a backup, or start a new log directory and copy the tables again."
+    begins_anew = True
+    default_hint = f"Restore the named file from a backup. Where there is none: {BEGIN_ANEW}"
 
 
 class LogNewerFormatError(LogError):
+    """A newer walrelay has written the change log."""
+
     code = "log.newer_format"
     default_hint = "Use the version of walrelay that wrote the log, or a newer one."
 
 
 class LogGoneError(LogError):
+    """What is to be read was removed from the change log."""
+
     code = "log.gone"
-    default_hint = "Copy the tables of this reader again, or give the log a longer retention before the next time."
+    default_hint = (
+        "A pipeline copies its tables again: `walrelay resync --all`. Another reader starts from a later LSN. Before"
+        " the next time give the log a longer retention (--retain-age)."
+    )
 
 
 class LogNotFoundError(LogError):
+    """There is no change log in this place."""
+
     code = "log.not_found"
     default_hint = "Give the directory that `walrelay capture --log` writes to."
 
 
 class LogSchemaChangedError(LogError):
+    """The table's columns change within the range that is read as one table."""
+
     code = "log.schema_changed"
     default_hint = "Read this range without the option `table`, or start the query from a later LSN (option `from`)."
 
 
 class LogLineageError(LogError):
+    """The change log belongs to another slot or server."""
+
     code = "log.other_lineage"
     default_hint = "Choose another log directory for this slot; this one belongs to another slot or server."
 

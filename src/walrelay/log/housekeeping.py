@@ -16,6 +16,7 @@ from walrelay.log.readers import ReaderPositions
 from walrelay.log.retention import Retention
 from walrelay.log.storage import Storage
 from walrelay.log.writer import HEARTBEAT
+from walrelay.log.xids import XidSampler
 from walrelay.postgres.connection import Connection, connect, talking
 from walrelay.postgres.slot import find_slot
 from walrelay.postgres.source import PostgresSource
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 1.0
 SLOT_SECONDS = 5.0
 RETAIN_SECONDS = 30.0
+XIDS_SECONDS = 60.0
 
 
 class Housekeeping:
@@ -47,6 +49,7 @@ class Housekeeping:
         self._retention = Retention(
             storage, manifest, ReaderPositions(storage), max_age=settings.retain_age, check=lease.check
         )
+        self.xids = XidSampler(storage, manifest, lease.check)
         self._stopping = threading.Event()
         self._error: BaseException | None = None
         self._connection: Connection | None = None
@@ -93,6 +96,8 @@ class Housekeeping:
         if heartbeat is not None and self._is_time("heartbeat", heartbeat.total_seconds()):
             with talking("writing a heartbeat"):
                 self._connected().execute("SELECT pg_catalog.pg_logical_emit_message(false, %s, '')", (HEARTBEAT,))
+        if self._is_time("xids", XIDS_SECONDS):
+            self.xids.sample(self._connected())
         if self._is_time("slot", SLOT_SECONDS):
             slot = find_slot(self._connected(), self._slot)
             self.retained_bytes = slot.retained_bytes if slot is not None else None
@@ -106,7 +111,7 @@ class Housekeeping:
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = connect(self._source, application="walrelay housekeeping")
+            self._connection = connect(self._source, application="walrelay housekeeping", stopping=self._stopping)
         return self._connection
 
     def _forget_connection(self) -> None:

@@ -9,8 +9,8 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 from walrelay.log.failures import LogDamagedError, LogGoneError
 from walrelay.log.storage import Storage
@@ -24,21 +24,26 @@ FIRST_SEQUENCE: Final = 1
 
 _NAME: Final = re.compile(r"(\d{20})-(\d{20})\.json")
 _LSN: Final = re.compile(r"[0-9A-F]{1,8}/[0-9A-F]{1,8}")
-_FILE: Final = re.compile(r"\d{20}-(?:\d{20}-)?(\d{1,19})-(?:messages|\d+-\d+)\.parquet")
+_FILE: Final = re.compile(r"\d{20}-(?:\d{20}-)?(\d{1,19})-(?:messages|quarantine|\d+-\d+)\.parquet")
 
 T = TypeVar("T")
+FileKind = Literal["", "quarantine"]
+"""Empty: changes of a table, or messages. `quarantine`: changes of any tables that could not be decoded."""
+Treated = dict[str, dict[str, int]]
+"""How many values were treated by policy, by table and kind."""
 Body = bytes
 """The content of a file (`bytes` is a field below)."""
 
 
-def data_path(first: int, last: int, epoch: int, table: TableId | None, version: int = 0) -> str:
-    """Where a segment's changes of one table and schema version go; `table` None is the logical messages.
+def data_path(first: int, last: int, epoch: int, table: TableId | None, version: int = 0, kind: FileKind = "") -> str:
+    """Where a segment's changes of one table and schema version go; `table` None is the logical messages, or what
+    `kind` says.
 
     A segment is named by its number alone, a merged one (`last` > `first`) by both ends, so that it never takes the
     name of its first part. The writer's epoch keeps a dead writer's leftovers apart.
     """
     numbers = f"{first:020d}" if first == last else f"{first:020d}-{last:020d}"
-    what = "messages" if table is None else f"{table}-{version}"
+    what = kind or ("messages" if table is None else f"{table}-{version}")
     return f"{DATA}/{numbers}-{epoch}-{what}.parquet"
 
 
@@ -50,7 +55,8 @@ def epoch_of(name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file: the changes of one table in one schema version, or the logical messages (`table` None)."""
+    """A Parquet file: the changes of one table in one schema version, or (`table` None) the logical messages, or those
+    changes that could not be decoded (`kind`)."""
 
     path: str
     table: TableId | None
@@ -62,6 +68,18 @@ class DataFile:
     first_lsn: Lsn
     """The commit LSN of the first change in it; `last_lsn` that of the last one."""
     last_lsn: Lsn
+    kind: FileKind = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SentPart:
+    """A partition whose rows are sent under its root's name, as the stream says before the first of them, and again
+    when it was altered."""
+
+    leaf: TableId
+    root: TableId
+    lsn: Lsn
+    """The commit of the transaction that said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +99,10 @@ class Entry:
     created_at: float
     """When it was published, in seconds since 1970; of a merged entry, when its newest part was."""
     files: tuple[DataFile, ...]
+    treated: Treated = field(default_factory=dict, hash=False)
+    """What was treated by policy when it was captured, from the log's beginning to the end of this entry."""
+    parts: tuple[SentPart, ...] = ()
+    """The partitions that are named in it."""
 
     @property
     def name(self) -> str:
@@ -92,7 +114,7 @@ class Entry:
         return f"{MANIFEST}/{self.name}"
 
     def to_json(self) -> Body:
-        body = {
+        body: dict[str, object] = {
             "first": self.first,
             "last": self.last,
             "start_lsn": str(self.start_lsn),
@@ -104,6 +126,10 @@ class Entry:
             "created_at": self.created_at,
             "files": [_file_to_json(file) for file in self.files],
         }
+        if self.treated:
+            body["treated"] = self.treated
+        if self.parts:
+            body["parts"] = [[one.leaf, one.root, str(one.lsn)] for one in self.parts]
         return json.dumps(body, separators=(",", ":")).encode()
 
     @classmethod
@@ -122,6 +148,8 @@ class Entry:
                 commit_time=fields.take("commit_time", int),
                 created_at=float(fields.take("created_at", (int, float))),
                 files=tuple(_file_from_json(file) for file in fields.take("files", list)),
+                treated=_treated_from_json(fields.optional("treated", {})),
+                parts=tuple(_part_from_json(part) for part in fields.optional("parts", list[object]())),
             )
             fields.end()
             _check(entry, name)
@@ -242,6 +270,10 @@ class _Fields:
             raise ValueError(f"{key} is no LSN")
         return Lsn.parse(text)
 
+    def optional(self, key: str, default: T) -> T:
+        """A field that older logs do not have."""
+        return self.take(key, type(default)) if key in self._rest else default
+
     def nullable(self, key: str, take: Callable[[str], T]) -> T | None:
         if key in self._rest and self._rest[key] is None:
             del self._rest[key]
@@ -253,7 +285,23 @@ class _Fields:
             raise ValueError(f"it has unknown fields: {', '.join(sorted(self._rest))}")
 
 
+def _treated_from_json(body: dict[str, Any]) -> Treated:
+    for counts in body.values():
+        fields = _Fields(counts)
+        for kind in counts:
+            fields.count(kind)
+    return body
+
+
+def _part_from_json(body: object) -> SentPart:
+    if not isinstance(body, list):
+        raise ValueError("a partition is no list")
+    fields = _Fields(dict(zip(("leaf", "root", "lsn"), body, strict=True)))
+    return SentPart(fields.count("leaf"), fields.count("root"), fields.lsn("lsn"))
+
+
 def _file_to_json(file: DataFile) -> dict[str, object]:
+    kind = {"kind": file.kind} if file.kind else {}
     return {
         "path": file.path,
         "table": file.table,
@@ -263,6 +311,7 @@ def _file_to_json(file: DataFile) -> dict[str, object]:
         "bytes": file.bytes,
         "first_lsn": str(file.first_lsn),
         "last_lsn": str(file.last_lsn),
+        **kind,
     }
 
 
@@ -277,6 +326,7 @@ def _file_from_json(body: object) -> DataFile:
         bytes=fields.count("bytes"),
         first_lsn=fields.lsn("first_lsn"),
         last_lsn=fields.lsn("last_lsn"),
+        kind=_kind(fields.optional("kind", "")),
     )
     fields.end()
     directory, _, name = file.path.partition("/")
@@ -284,7 +334,15 @@ def _file_from_json(body: object) -> DataFile:
         raise ValueError("the path of a file is not in data/")
     if file.first_lsn > file.last_lsn:
         raise ValueError("a file's LSNs are in the wrong order")
+    if file.kind and file.table is not None:
+        raise ValueError("a file of a table has a kind of its own")
     return file
+
+
+def _kind(word: str) -> FileKind:
+    if word not in get_args(FileKind):
+        raise ValueError(f"a file of an unknown kind: {word}")
+    return cast(FileKind, word)
 
 
 def _check(entry: Entry, name: str) -> None:

@@ -82,11 +82,19 @@ class LogReader(LogView):
 
         yield from self._each_entry(after, to, tables, together)
 
+    def truncates(self, table: TableId, after: Lsn, to: Lsn) -> set[int]:
+        """The transactions that have truncated the table in between."""
+        found = set[int]()
+        for one in self.batches(max(after, self.start()), to, {table}):
+            is_truncate = pc.equal(one.batch.column("op"), "truncate")
+            found.update(one.batch.column("xid").filter(is_truncate).to_pylist())
+        return found
+
     def messages(self, after: Lsn | None = None, to: Lsn | None = None) -> Iterator[dict[str, Any]]:
         """Logical messages, in order."""
         for entry in self.entries(after, to):
             for file in entry.files:
-                if file.table is None:
+                if file.table is None and not file.kind:
                     with named(self.storage.location(file.path)), self.storage.open(file.path) as handle:
                         rows = pq.read_table(handle).to_pylist()
                     low, high = after or Lsn(0), to or entry.end_lsn

@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from walrelay.log.failures import LogDamagedError
@@ -14,6 +15,14 @@ from walrelay.log.storage import Storage
 from walrelay.model.lsn import Lsn
 
 READERS: Final = "readers"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderPosition:
+    """A reader needs nothing up to `lsn` any more; it came there at `at`, in seconds since 1970."""
+
+    lsn: Lsn
+    at: float
 
 
 class ReaderPositions:
@@ -35,10 +44,22 @@ class ReaderPositions:
             if before is None or lsn > before:
                 self._storage.put(path, json.dumps({"lsn": str(lsn), "at": self._clock()}).encode())
 
+    def take_over(self, before: str, name: str, reached: Lsn) -> None:
+        """Go on as `name` for the reader that was called `before`, unless that one is ahead of what was reached: then
+        it is somebody else. Once: not when `name` is there."""
+        position = self._read(_path(before))
+        if before != name and position is not None and position <= reached and self._read(_path(name)) is None:
+            self.record(name, position)
+            self.remove(before)
+
+    def all(self) -> dict[str, ReaderPosition]:
+        """Every reader by name: where it is, and since when."""
+        found = {name: self._look(f"{READERS}/{name}") for name in self._storage.list(READERS)}
+        return {_reader(name): one for name, one in found.items() if one is not None and name.endswith(".json")}
+
     def positions(self) -> dict[str, Lsn]:
         """The position of each reader by name."""
-        found = {name: self._read(f"{READERS}/{name}") for name in self._storage.list(READERS)}
-        return {_reader(name): lsn for name, lsn in found.items() if lsn is not None and name.endswith(".json")}
+        return {name: one.lsn for name, one in self.all().items()}
 
     def slowest(self) -> Lsn | None:
         """The least position, or None when nobody is registered."""
@@ -50,12 +71,17 @@ class ReaderPositions:
         self._storage.sync(READERS)
 
     def _read(self, path: str) -> Lsn | None:
+        found = self._look(path)
+        return None if found is None else found.lsn
+
+    def _look(self, path: str) -> ReaderPosition | None:
         try:
             body = self._storage.read(path)
         except FileNotFoundError:
             return None
         try:
-            return Lsn.parse(json.loads(body)["lsn"])
+            fields = json.loads(body)
+            return ReaderPosition(Lsn.parse(fields["lsn"]), float(fields.get("at", 0.0)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LogDamagedError(
                 f"{self._storage.location(path)} is damaged",

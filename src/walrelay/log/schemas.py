@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from walrelay.log.failures import LogDamagedError
@@ -44,13 +44,27 @@ def _parse(storage: Storage, path: str) -> tuple[SchemaVersion, str]:
         raise LogDamagedError(f"{storage.location(path)} is damaged") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a Relation message means, completed."""
+
+    schema: TableSchema
+    doubt: str = ""
+    """As in `SchemaVersion`."""
+
+
 def fingerprint(relation: Relation) -> str:
     return hashlib.sha256(repr(relation).encode()).hexdigest()[:16]
 
 
-def _same_types(before: TableSchema, now: TableSchema) -> bool:
-    """A composite type may have gained an attribute, which no message tells. How deep arrays are is decided once."""
-    return all(_flat(one.type) == _flat(other.type) for one, other in zip(before.columns, now.columns, strict=True))
+def _is_same(before: SchemaVersion, now: Described) -> bool:
+    """A column may have been dropped and added again under its name, a composite type may have gained an attribute: no
+    message tells; nor, with FULL, what the key is. How deep arrays are is decided once."""
+    facts = (before.doubt, before.schema.primary_key), (now.doubt, now.schema.primary_key)
+    return facts[0] == facts[1] and all(
+        (one.attnum, _flat(one.type)) == (other.attnum, _flat(other.type))
+        for one, other in zip(before.schema.columns, now.schema.columns, strict=True)
+    )
 
 
 def _flat(type_: PgType) -> PgType:
@@ -75,15 +89,15 @@ class SchemaLibrary:
                 self._latest[version.schema.id] = (version, mark)
 
     def version_of(
-        self, relation: Relation, commit_lsn: Lsn, describe: Callable[[Relation], TableSchema]
+        self, relation: Relation, commit_lsn: Lsn, describe: Callable[[Relation], Described]
     ) -> SchemaVersion:
         mark = fingerprint(relation)
         latest = self._latest.get(relation.id)
         described = describe(relation)
-        if latest is not None and latest[1] == mark and _same_types(latest[0].schema, described):
+        if latest is not None and latest[1] == mark and _is_same(latest[0], described):
             return latest[0]
         number = latest[0].version + 1 if latest is not None else 1
-        version = SchemaVersion(described, number, commit_lsn)
+        version = SchemaVersion(described.schema, number, commit_lsn, described.doubt)
         self._latest[relation.id] = (version, mark)
         self._unsaved.append((version, mark))
         return version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -10,13 +11,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from walrelay.decode.changes import COMMIT_TIME_TYPE, OPTIONAL, SeenMessage, TableChanges, change_schema
+from walrelay.decode.quarantine import QUARANTINE_SCHEMA, QuarantinedChanges
 from walrelay.failpoints import hit
 from walrelay.log.failures import named_write
-from walrelay.log.manifest import DATA, DataFile, Entry, data_path
+from walrelay.log.manifest import DATA, DataFile, Entry, SentPart, Treated, data_path
 from walrelay.log.storage import Sink, Storage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import SchemaVersion
+from walrelay.model.special import Special
 
 GROUP_BYTES = 16 * 1024 * 1024
 """Of Arrow data in a row group."""
@@ -57,25 +60,27 @@ def parquet_writer(sink: Sink, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 class _TableFile:
-    """The changes of one table in one version. Few stay in memory until the end; many are written as they come."""
+    """The changes of one table in one version, or (`version` None) those that could not be decoded. Few stay in memory
+    until the end; many are written as they come."""
 
-    def __init__(self, storage: Storage, path: str, version: SchemaVersion) -> None:
+    def __init__(self, storage: Storage, path: str, version: SchemaVersion | None) -> None:
         self.version = version
         self.path = path
         self.rows = 0
         self.buffered = 0
         self.first = self.last = 0
         self._storage = storage
-        self._schema = stored_schema(change_schema(version.schema))
+        self._schema = QUARANTINE_SCHEMA if version is None else stored_schema(change_schema(version.schema))
         self._batches: list[pa.RecordBatch] = []
         self._sink: Sink | None = None
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> int:
         lsns = batch.column(0)
-        if self.rows == 0:
-            self.first = lsns[0].as_py()
-        self.last = lsns[len(lsns) - 1].as_py()
+        first, last = lsns[0].as_py(), lsns[len(lsns) - 1].as_py()
+        # Of several tables, one comes after the other.
+        self.first = min(self.first, first) if self.rows else first
+        self.last = max(self.last, last)
         self._batches.append(batch)
         size = int(batch.nbytes)
         self.rows += batch.num_rows
@@ -104,6 +109,9 @@ class _TableFile:
         with named_write(self._storage.location(self.path)):
             self._writer.close()
         size = self._sink.finish()
+        first, last = Lsn(self.first), Lsn(self.last)
+        if self.version is None:
+            return DataFile(self.path, None, "", 0, self.rows, size, first, last, "quarantine")
         schema = self.version.schema
         return DataFile(
             self.path,
@@ -112,8 +120,8 @@ class _TableFile:
             self.version.version,
             self.rows,
             size,
-            Lsn(self.first),
-            Lsn(self.last),
+            first,
+            last,
         )
 
     def abandon(self) -> None:
@@ -143,19 +151,33 @@ def _stored(column: pa.Array) -> pa.Array:
 class Segment:
     """Number `sequence` of the log, from `start_lsn` on."""
 
-    def __init__(self, storage: Storage, *, sequence: int, epoch: int, start_lsn: Lsn, memory_bytes: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        sequence: int,
+        epoch: int,
+        start_lsn: Lsn,
+        memory_bytes: int,
+        treated: Treated | None = None,
+    ) -> None:
+        """`treated` is what the log counted before this segment."""
         self._storage = storage
         self._sequence = sequence
         self._epoch = epoch
         self._start_lsn = start_lsn
         self._memory_bytes = memory_bytes
-        self._files: dict[tuple[TableId, int], _TableFile] = {}
+        self._files: dict[tuple[TableId, int] | None, _TableFile] = {}
+        """By table and version; None has what could not be decoded."""
         self._messages: list[SeenMessage] = []
         self._end_lsn = start_lsn
         self._commit_time = 0
         self.transactions = 0
         self.bytes = 0
         self.opened_at = 0.0
+        self.parts: list[SentPart] = []
+        self.treated: Treated = {table: dict(counts) for table, counts in (treated or {}).items()}
+        """Values treated by policy, from the log's beginning on."""
 
     @property
     def empty(self) -> bool:
@@ -175,24 +197,37 @@ class Segment:
     def in_memory(self) -> int:
         return sum(file.buffered for file in list(self._files.values()))
 
-    def add(self, changes: Iterable[TableChanges | SeenMessage]) -> None:
+    def add(self, changes: Iterable[TableChanges | QuarantinedChanges | SeenMessage]) -> None:
         for one in changes:
             self._opened()
             if isinstance(one, SeenMessage):
                 self._messages.append(one)
                 self.bytes += len(one.message.content) + 64
                 continue
-            version = one.version
-            key = (version.schema.id, version.version)
-            file = self._files.get(key)
-            if file is None:
-                path = data_path(self._sequence, self._sequence, self._epoch, *key)
-                file = self._files[key] = _TableFile(self._storage, path, version)
+            file = self._file_for(one)
             self.bytes += file.add(one.batch)
             if file.buffered >= GROUP_BYTES:
                 file.write_group(last=False)
             while self.in_memory > self._memory_bytes:
                 max(self._files.values(), key=lambda each: each.buffered).write_group(last=False)
+
+    def _file_for(self, one: TableChanges | QuarantinedChanges) -> _TableFile:
+        numbers = (self._sequence, self._sequence, self._epoch)
+        if isinstance(one, QuarantinedChanges):
+            if None not in self._files:
+                path = data_path(*numbers, None, kind="quarantine")
+                self._files[None] = _TableFile(self._storage, path, None)
+            return self._files[None]
+        key = (one.version.schema.id, one.version.version)
+        if key not in self._files:
+            self._files[key] = _TableFile(self._storage, data_path(*numbers, *key), one.version)
+        self._count(str(one.version.schema.name), one.treated)
+        return self._files[key]
+
+    def _count(self, table: str, treated: Counter[Special]) -> None:
+        for special, count in treated.items():
+            counts = self.treated.setdefault(table, {})
+            counts[special.name] = counts.get(special.name, 0) + count
 
     def committed(self, transactions: int, end_lsn: Lsn, commit_time: int) -> None:
         """Everything up to `end_lsn` was added."""
@@ -224,6 +259,8 @@ class Segment:
             commit_time=self._commit_time,
             created_at=time.time(),
             files=tuple(files),
+            treated=self.treated,
+            parts=tuple(dict.fromkeys(self.parts)),
         )
 
     def abandon(self) -> None:

@@ -55,7 +55,7 @@ class OpenTransaction:
         hit("spill.write")
         with named_write(str(directory)):
             if self._file is None:
-                directory.mkdir(parents=True, exist_ok=True)
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 handle = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
                 self._file = os.fdopen(handle, "w+b", buffering=0)
             _write_all(self._file, self._memory)

@@ -8,12 +8,14 @@ from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from walrelay.log.failures import LogDamagedError
 from walrelay.log.manifest import Entry
 from walrelay.log.storage import Storage
 from walrelay.model.lsn import Lsn
 
 STATUS = "status.json"
+STREAMING = "streaming"
+SILENT_SECONDS = 10.0
+"""A capture that has not written its status for so long is not running."""
 RATE_SECONDS = 10.0
 
 
@@ -54,20 +56,21 @@ class CaptureStatus:
     reconnects: int
     last_error: str | None
     special_values: dict[str, dict[str, int]]
+    since: float = 0.0
+    """When the state began, seconds since 1970."""
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()
 
 
 def read_status(storage: Storage) -> CaptureStatus | None:
-    """What a capture, perhaps of another process, last wrote down; look at `at` and `state`."""
+    """What a capture, perhaps of another process, last wrote down; look at `at` and `state`. None also while it is
+    being written, where a store does not replace a file at once."""
     try:
         body: dict[str, Any] = json.loads(storage.read(STATUS))
         return CaptureStatus(**body)
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, TypeError):
         return None
-    except (ValueError, TypeError) as error:
-        raise LogDamagedError(f"{storage.location(STATUS)} is damaged") from error
 
 
 class Counters:

@@ -12,19 +12,22 @@ import urllib.parse
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
-
-import pyarrow as pa
-import pyarrow.fs as pafs
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from walrelay.errors import ConfigError
 from walrelay.log.failures import log_failure, named, named_write
-from walrelay.log.s3 import s3_filesystem
+
+# Arrow takes a third of a second to load, which whoever only asks how a pipeline is need not wait for.
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 OBJECT_SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
 """Stores whose put is atomic. A distributed file system's is not (its files appear while they are being written)."""
 
 _HIDDEN: Final = "."
+_SECRET_WORDS: Final = ("key", "secret", "token", "password", "credential", "sig")
+PRIVATE: Final = 0o600
+"""The mode of files: they hold rows."""
 LEFTOVER_SECONDS: Final = 60.0
 """A file that is being put for longer than this belongs to nobody."""
 
@@ -105,6 +108,19 @@ def open_storage(url: str | Path) -> Storage:
     return ObjectStorage(url)
 
 
+def public_url(url: str) -> str:
+    """The URL without what may be a secret: credentials before the host, and options that are called like one."""
+    if "://" not in url:
+        return url
+    parts = urllib.parse.urlsplit(url)
+    given = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
+    shown = [(name, value) for name, value in given if not any(word in name.lower() for word in _SECRET_WORDS)]
+    host = parts.netloc.rpartition("@")[2]
+    if host == parts.netloc and shown == given:
+        return url
+    return urllib.parse.urlunsplit(parts._replace(netloc=host, query=urllib.parse.urlencode(shown)))
+
+
 class LocalStorage:
     """A directory on this machine."""
 
@@ -122,7 +138,7 @@ class LocalStorage:
             make_directory(target.parent)
             # The name is ours alone: two readers may record the same file at once.
             temporary = target.with_name(f"{_HIDDEN}{target.name}.{uuid.uuid4().hex}.tmp")
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
             try:
                 try:
                     _write_all(handle, body)
@@ -174,6 +190,8 @@ class LocalStorage:
                         left.unlink()
 
     def open(self, path: str) -> pa.NativeFile:
+        import pyarrow as pa
+
         with named(self.location(path)):
             return pa.OSFile(str(self._root / path), "rb")
 
@@ -185,9 +203,11 @@ class LocalSink:
     """A data file on this machine, written under its final name: nobody looks at it before an entry names it."""
 
     def __init__(self, target: Path) -> None:
+        import pyarrow as pa
+
         self._target = target
         # Opened before the first byte is written: fsync then reports every failed write-back since.
-        self._handle: int | None = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._handle: int | None = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
         try:
             self.file: pa.NativeFile = pa.OSFile(str(target), "wb")
         except BaseException:
@@ -221,6 +241,11 @@ class ObjectStorage:
     local = False
 
     def __init__(self, url: str) -> None:
+        import pyarrow as pa
+        import pyarrow.fs as pafs
+
+        from walrelay.log.s3 import s3_filesystem
+
         parts = urllib.parse.urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         self._url = f"{parts.scheme}://{host}{parts.path}".rstrip("/")
@@ -247,6 +272,8 @@ class ObjectStorage:
             return bytes(stream.read())
 
     def list(self, directory: str) -> list[str]:
+        import pyarrow.fs as pafs
+
         selector = pafs.FileSelector(self._key(directory), allow_not_found=True, recursive=False)
         with named(self.location(directory)):
             found = self._fs.get_file_info(selector)
@@ -321,13 +348,13 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def make_directory(directory: Path) -> None:
-    """Create the directory with its parents, durably."""
+    """Create the directory with its parents, durably, for our user alone; one that is there stays as it is."""
     missing: list[Path] = []
     while not directory.is_dir():
         missing.append(directory)
         directory = directory.parent
     for path in reversed(missing):
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         _sync_directory(path.parent)
 
 

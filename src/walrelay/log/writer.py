@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import numpy as np
@@ -14,17 +14,18 @@ import pyarrow.compute as pc
 
 from walrelay.config.settings import CaptureSettings
 from walrelay.decode.changes import ChangeDecoder, SeenMessage, TableChanges
+from walrelay.decode.quarantine import QuarantinedChanges
 from walrelay.failpoints import hit
 from walrelay.log.lease import Lease
-from walrelay.log.manifest import FIRST_SEQUENCE, Entry, Manifest
-from walrelay.log.schemas import SchemaLibrary
+from walrelay.log.manifest import FIRST_SEQUENCE, Entry, Manifest, SentPart, Treated
+from walrelay.log.schemas import Described, SchemaLibrary
 from walrelay.log.segment import Segment
 from walrelay.log.spill import OpenTransaction
 from walrelay.log.storage import Storage
 from walrelay.log.view import HEAD, read_head
 from walrelay.model.lsn import Lsn
-from walrelay.model.schema import SchemaVersion, TableSchema
-from walrelay.wire.pgoutput import MessageWalker, Relation, part_state
+from walrelay.model.schema import SchemaVersion
+from walrelay.wire.pgoutput import LogicalMessage, MessageWalker, Relation, part_state
 from walrelay.wire.replication import COMMIT_TIME, END_LSN, Transaction, WholeTransactions
 
 HEAD_AGE = timedelta(seconds=1)
@@ -52,7 +53,8 @@ class LogWriter:
         *,
         created_lsn: Lsn,
         settings: CaptureSettings,
-        describe: Callable[[Relation], TableSchema],
+        describe: Callable[[Relation, Lsn, int], Described],
+        told: Callable[[LogicalMessage, Lsn, int], None] = lambda _message, _lsn, _xid: None,
         published: Callable[[Entry], None] = lambda _entry: None,
     ) -> None:
         self._storage = storage
@@ -60,12 +62,14 @@ class LogWriter:
         self._manifest = manifest
         self._settings = settings
         self._describe = describe
+        self._told = told
         self._published = published
         chain = manifest.entries()
         self._sequence = chain[-1].last + 1 if chain else FIRST_SEQUENCE
         self.entries_end: Lsn = chain[-1].end_lsn if chain else created_lsn
         self.durable_lsn: Lsn = max(self.entries_end, read_head(storage) or created_lsn)
         self._schemas = SchemaLibrary(storage, self.durable_lsn)
+        self._treated = chain[-1].treated if chain else {}
         self._segment = self._next_segment()
         self._walker = MessageWalker()
         self.begin_stream()
@@ -83,8 +87,9 @@ class LogWriter:
     def segment(self) -> Segment:
         return self._segment
 
-    def special_counts(self) -> dict[str, dict[str, int]]:
-        return self._decoder.special_counts()
+    def special_counts(self) -> Treated:
+        """Values treated by policy since the log began, by table and kind."""
+        return {table: dict(counts) for table, counts in list(self._segment.treated.items())}
 
     def take(self, item: WholeTransactions | LargeTransaction) -> None:
         """Add whole transactions to the open segment."""
@@ -135,6 +140,7 @@ class LogWriter:
         hit("segment.after_publish")
         self._sequence += 1
         self.entries_end = entry.end_lsn
+        self._treated = entry.treated
         self.durable_lsn = max(self.durable_lsn, entry.end_lsn)
         self._segment = self._next_segment()
         self._published(entry)
@@ -152,16 +158,19 @@ class LogWriter:
             epoch=self._lease.epoch,
             start_lsn=self.entries_end,
             memory_bytes=self._settings.memory_bytes,
+            treated=self._treated,
         )
 
-    def _version_of(self, relation: Relation, commit_lsn: int) -> SchemaVersion:
-        return self._schemas.version_of(relation, Lsn(commit_lsn), self._describe)
+    def _version_of(self, relation: Relation, commit_lsn: int, xid: int) -> SchemaVersion:
+        lsn = Lsn(commit_lsn)
+        return self._schemas.version_of(relation, lsn, lambda relation: self._describe(relation, lsn, xid))
 
     def _take_whole(self, item: WholeTransactions) -> None:
         ends = item.txns[END_LSN]
         held = self._held
         for events in self._walker.walk_whole(item.buf, item.start, item.end, item.base):
             self._segment.add(self._new_only(self._decoder.decode(events, item.txns), held))
+            self._note_parts()
         count = int((ends > held).sum())
         if count:
             self._segment.committed(count, Lsn(int(ends[-1])), int(item.txns[COMMIT_TIME, -1]))
@@ -179,6 +188,7 @@ class LogWriter:
                 walked = self._walker.walk_part(piece, base, streamed=content.streamed, undone=undone, state=state)
                 for events in walked:
                     self._segment.add(self._new_only(self._decoder.decode(events, txns, shapes), self._held))
+                    self._note_parts()
                 base += len(piece)
             if shapes:
                 self._decoder.adopt(shapes)
@@ -186,17 +196,22 @@ class LogWriter:
             content.close()
         self._segment.committed(1, Lsn(txn.end_lsn), txn.commit_time)
 
+    def _note_parts(self) -> None:
+        self._segment.parts += [SentPart(leaf, root, Lsn(lsn)) for leaf, root, lsn in self._decoder.parts]
+        self._decoder.parts.clear()
+
     @property
     def _held(self) -> int:
         """Transactions that end up to here are in the log or in the open segment."""
         return max(self.durable_lsn, self._segment.end_lsn)
 
     def _new_only(
-        self, changes: Iterator[TableChanges | SeenMessage], held: int
-    ) -> Iterator[TableChanges | SeenMessage]:
+        self, changes: Iterator[TableChanges | QuarantinedChanges | SeenMessage], held: int
+    ) -> Iterator[TableChanges | QuarantinedChanges | SeenMessage]:
         """Without what is held already, should the server send it again, and without our own heartbeats."""
         for one in changes:
             if isinstance(one, SeenMessage):
+                self._told(one.message, Lsn(one.commit_lsn), one.xid)
                 if one.end_lsn > held and one.message.prefix != HEARTBEAT:
                     if not one.message.transactional:
                         self._segment.committed(0, Lsn(one.end_lsn), 0)
@@ -208,7 +223,7 @@ class LogWriter:
                 continue
             fresh = one.batch.filter(pc.greater(ends, held))
             if fresh.num_rows:
-                yield TableChanges(one.version, fresh)
+                yield replace(one, batch=fresh)
 
 
 def _one_transaction(txn: Transaction) -> npt.NDArray[np.int64]:
