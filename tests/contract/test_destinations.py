@@ -54,7 +54,7 @@ class TestDuckDBDestinationInPieces(TestDuckDBDestination):
         return lambda: DuckDBDestination(tmp_path / "pieces.duckdb", piece_bytes=400)
 
     @pytest.fixture(autouse=True)
-    def nothing_is_left(self, tmp_path: Path, destination: Destination) -> Iterator[None]:
+    def nothing_is_left(self, tmp_path: Path) -> Iterator[None]:
         yield
         with duckdb.connect(str(tmp_path / "pieces.duckdb")) as reader:
             assert not reader.sql("FROM duckdb_tables() WHERE starts_with(table_name, '_walrelay')").fetchall()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from walrelay.log.identity import Lineage
 from walrelay.model.lsn import Lsn
@@ -24,6 +24,10 @@ from walrelay.stores.records import (
 
 LOCK_GRACE = 1.0
 """Seconds for which a pipeline's lock may be in the way before it counts as held: a look at it takes less."""
+
+
+WHOLE_PIPELINE: Final[TableId] = 0
+"""In the place of a table: the pipeline itself. No table has this oid."""
 
 
 class StateStore(Protocol):
@@ -104,6 +108,14 @@ class StateStore(Protocol):
     def store_table_mapping(self, table: TableId, destination_table: str) -> None:
         """Put in place of what was stored."""
 
+    # Small facts, each a JSON document under a name: about a table, or (`WHOLE_PIPELINE`) about the pipeline
+
+    def get_facts(self, name: str) -> dict[TableId, Any]:
+        """What is known under this name, by table. Read where it is kept, as progress is."""
+
+    def store_fact(self, table: TableId, name: str, value: Any) -> None:
+        """Put in place of what was stored; None forgets it."""
+
 
 class SchemaStore(Protocol):
     """The shapes that each table has had, each from an LSN on. Obligations as for `StateStore`."""
@@ -133,7 +145,7 @@ class TableLifecycleStore(Protocol):
         and its sync worker's progress go; the phase with its history and the name at the destination stay."""
 
     def delete_table_pipeline_state(self, table: TableId) -> None:
-        """The table left the publication: everything that is stored about it goes (SEMANTICS 12)."""
+        """The table left the publication: everything that is stored about it goes (SEMANTICS 12), facts too."""
 
 
 class PipelineLock(Protocol):

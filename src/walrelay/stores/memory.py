@@ -6,6 +6,8 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
 
 from walrelay.log.identity import Lineage
 from walrelay.model.lsn import Lsn
@@ -36,6 +38,7 @@ class MemoryStore(CachedReads):
     def __init__(self, pipeline_id: str | None = None) -> None:
         super().__init__(f"memory-{uuid.uuid4().hex[:12]}" if pipeline_id is None else pipeline_id)
         self._progress: dict[WorkerType, DurableProgress] = {}
+        self._facts: dict[str, dict[TableId, Any]] = {}
 
     def load_table_replication_states(self) -> int:
         return len(self._histories)
@@ -93,6 +96,16 @@ class MemoryStore(CachedReads):
         with self._lock:
             self._mappings.update(mappings)
 
+    def get_facts(self, name: str) -> dict[TableId, Any]:
+        with self._lock:
+            return deepcopy(self._facts.get(name, {}))
+
+    def store_fact(self, table: TableId, name: str, value: Any) -> None:
+        with self._lock:
+            self._facts.setdefault(name, {}).pop(table, None)
+            if value is not None:
+                self._facts[name][table] = deepcopy(value)
+
     def store_table_schema(self, schema: TableSchema, snapshot_lsn: Lsn) -> SchemaSnapshot:
         with self._lock:
             self._schemas.setdefault(schema.id, {})[snapshot_lsn] = schema
@@ -117,6 +130,8 @@ class MemoryStore(CachedReads):
         with self._lock:
             self.clear_table_copy_state(table)
             self._forget_table(table)
+            for facts in self._facts.values():
+                facts.pop(table, None)
 
     @contextmanager
     def acquire_pipeline_lock(self, patience: float = LOCK_GRACE) -> Iterator[PipelineLock]:

@@ -21,6 +21,7 @@ from sqlalchemy.schema import CreateSchema
 
 from walrelay.errors import AuthenticationError, ConfigError, DatabaseMissingError
 from walrelay.postgres.connection import connect_failure
+from walrelay.postgres.rights import quoted_database, quoted_role
 from walrelay.postgres.source import PostgresSource
 from walrelay.stores.base import LOCK_GRACE, PipelineLock
 from walrelay.stores.failures import (
@@ -37,11 +38,13 @@ from walrelay.stores.sql.database import Database, entry
 from walrelay.stores.sql.store import SqlStore
 from walrelay.stores.sql.tables import SCHEMA, pipelines
 
+LACKS_RIGHTS: Final = "42501"
+
 # First match wins: SQLSTATE (or its class) → our error, and the words for it.
 _BY_STATE: Final[tuple[tuple[str, type[StoreError], str], ...]] = (
     ("28", StoreAuthenticationError, "refused the user or the password"),
     ("3D000", StoreNotFoundError, "does not exist"),
-    ("42501", StoreNotWritableError, "does not allow it"),
+    (LACKS_RIGHTS, StoreNotWritableError, "does not allow it"),
     ("25006", StoreNotWritableError, "is read-only: a standby, perhaps"),
     ("53100", StoreDiskFullError, "has no disk space left"),
     ("53", StoreUnreachableError, "is short of resources"),
@@ -81,6 +84,20 @@ class PostgresStore(SqlStore):
             yield lock
         finally:
             lock.release()
+
+
+def pipelines_at(url: str) -> list[str]:
+    """The pipelines whose state is in the database at `url`; none when there is no store yet."""
+    source = PostgresSource(url)
+    try:
+        with _session(source, "walrelay store", autocommit=True) as connection:
+            found = connection.execute("SELECT to_regclass('walrelay.pipelines') IS NOT NULL").fetchone()
+            if found is None or not found[0]:
+                return []
+            rows = connection.execute("SELECT pipeline_id FROM walrelay.pipelines ORDER BY 1").fetchall()
+            return [str(row[0]) for row in rows]
+    except psycopg.Error as error:
+        raise _named(error, source) from error
 
 
 class PostgresDatabase(Database):
@@ -182,7 +199,8 @@ def _named(error: BaseException | None, source: PostgresSource) -> StoreError:
         context = {"sqlstate": state}
         for prefix, kind, words in _BY_STATE:
             if state.startswith(prefix):
-                return kind(f"the store {where} {words}", context=context)
+                hint = _grants(source) if state == LACKS_RIGHTS else None
+                return kind(f"the store {where} {words}", hint=hint, context=context)
         return StoreError(f"the store {where} refused (SQLSTATE {state})", context=context)
     if not isinstance(error, psycopg.OperationalError):
         return StoreError(f"the store {where} failed: {type(error).__name__}")
@@ -192,6 +210,16 @@ def _named(error: BaseException | None, source: PostgresSource) -> StoreError:
     if isinstance(said, DatabaseMissingError):
         return StoreNotFoundError(f"the store {said.message}")
     return StoreUnreachableError(f"the store {said.message}")
+
+
+def _grants(source: PostgresSource) -> str:
+    """The first pipeline makes the schema and its tables; others need to be let in."""
+    role, database = quoted_role(source), quoted_database(source)
+    return (
+        f"The role may make the store after GRANT CREATE ON DATABASE {database} TO {role}; or, where another role has"
+        f" made it, use it after GRANT USAGE ON SCHEMA {SCHEMA} TO {role}; and"
+        f" GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO {role};"
+    )
 
 
 def _key(what: str) -> int:

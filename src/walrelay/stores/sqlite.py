@@ -6,7 +6,7 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ from walrelay.stores.failures import (
     StoreNotWritableError,
     StoreUnreachableError,
 )
-from walrelay.stores.file_lock import FileLock
+from walrelay.stores.file_lock import pipeline_lock
 from walrelay.stores.sql.database import Database, entry
 from walrelay.stores.sql.store import SqlStore
 from walrelay.stores.sql.tables import pipelines, store_migrations
@@ -65,7 +65,7 @@ class SqliteStore(SqlStore):
     @contextmanager
     def acquire_pipeline_lock(self, patience: float = LOCK_GRACE) -> Iterator[PipelineLock]:
         """A lock on `<file>.<pipeline>.lock`: pipelines that share the file do not exclude each other."""
-        lock = FileLock(lock_path(self.path, self.pipeline_id), f"the pipeline {self.pipeline_id}", patience)
+        lock = pipeline_lock(lock_path(self.path, self.pipeline_id), self.pipeline_id, patience)
         try:
             yield lock
         finally:
@@ -93,6 +93,9 @@ class SqliteDatabase(Database):
         if not path.parent.is_dir():
             raise StoreNotFoundError(f"there is no directory for the store {path}", hint="Make the directory first.")
         try:
+            # SQLite would make it by the umask; its journals take the mode of the file.
+            with suppress(OSError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             with closing(self._connect("rwc")):
                 pass
         except sqlite3.Error as error:

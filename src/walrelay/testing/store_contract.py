@@ -39,7 +39,7 @@ from walrelay.model.phases import (
 )
 from walrelay.model.progress import Apply, TableSync
 from walrelay.model.schema import Column, PgType, TableLeaf, TableSchema, TypeField
-from walrelay.stores.base import PipelineStore
+from walrelay.stores.base import WHOLE_PIPELINE, PipelineStore
 from walrelay.stores.failures import NoEarlierPhaseError, StoreInUseError, StoreLineageError
 from walrelay.stores.records import AppliedDestinationTableMetadata, DestinationTableMetadata
 
@@ -418,6 +418,22 @@ class StoreContract:
             check(again)
 
     # ----------------------------------------------------------------------------- several pipelines, threads
+
+    def test_facts_survive_a_restart_and_go_with_their_table(
+        self, store: PipelineStore, store_factory: StoreFactory
+    ) -> None:
+        store.store_fact(1, "print", {"a": [1, "é"]})
+        store.store_fact(1, "print", {"a": [2]})
+        store.store_fact(2, "print", "two")
+        store.store_fact(2, "other", 7)
+        store.store_fact(WHOLE_PIPELINE, "print", True)
+        with self.reopened(store, store_factory) as again:
+            assert again.get_facts("print") == {1: {"a": [2]}, 2: "two", WHOLE_PIPELINE: True}
+            again.clear_table_copy_state(1)
+            again.delete_table_pipeline_state(2)
+            again.store_fact(WHOLE_PIPELINE, "print", None)
+            assert again.get_facts("print") == {1: {"a": [2]}}
+            assert again.get_facts("other") == {} == again.get_facts("unknown")
 
     def test_pipelines_that_share_a_place_do_not_see_each_other(self, store_factory: StoreFactory) -> None:
         ours, theirs = store_factory("orders"), store_factory("order's %")

@@ -31,6 +31,7 @@ from walrelay.stores.records import DestinationTableMetadata, DurableProgress, S
 from walrelay.stores.sql.database import IN_DOUBT, Database
 from walrelay.stores.sql.tables import (
     destination_tables,
+    facts,
     table_mappings,
     table_phases,
     table_schemas,
@@ -215,6 +216,23 @@ class SqlStore(CachedReads):
             with self._lock:
                 self._mappings.update(mappings)
 
+    # -------------------------------------------------------------------------------------------------- facts
+
+    def get_facts(self, name: str) -> dict[TableId, Any]:
+        with self._database.reading() as connection:
+            rows = connection.execute(self._all(facts).where(facts.c.name == name)).all()
+        found = {}
+        for row in rows:
+            with self._parsing(f"fact {name}", row):
+                found[row.table_id] = json.loads(row.body)
+        return found
+
+    def store_fact(self, table: TableId, name: str, value: Any) -> None:
+        with self._order, self._writing() as connection:
+            connection.execute(delete(facts).where(self._of(facts, table), facts.c.name == name))
+            if value is not None:
+                connection.execute(insert(facts).values(**self._key(table), name=name, body=json.dumps(value)))
+
     # ------------------------------------------------------------------------------------------------- shapes
 
     def store_table_schema(self, schema: TableSchema, snapshot_lsn: Lsn) -> SchemaSnapshot:
@@ -260,7 +278,7 @@ class SqlStore(CachedReads):
         with self._order:
             with self._writing() as connection:
                 self._delete_copy(connection, table)
-                for kind in (table_mappings, table_phases):
+                for kind in (table_mappings, table_phases, facts):
                     connection.execute(delete(kind).where(self._of(kind, table)))
             with self._lock:
                 self._forget_table(table)

@@ -89,3 +89,12 @@ table_schemas: Final = Table(
     Column("snapshot_lsn", Text, primary_key=True),
     Column("body", Text, nullable=False),
 )
+
+facts: Final = Table(
+    "facts",
+    metadata,
+    _pipeline_id(),
+    _table_id(),
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
