@@ -24,7 +24,7 @@ from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
 from walrelay.destinations.duckdb import DuckDBDestination
 from walrelay.destinations.duckdb_survey import unseen
 from walrelay.destinations.events import EventBatch, TableRange
-from walrelay.errors import DestinationError, SpecialValueError
+from walrelay.errors import DestinationError, MissingRowError, SpecialValueError, UnnamedRowError, UnsentValueError
 from walrelay.log.compaction import CompactionSettings, Compactor
 from walrelay.log.identity import Lineage, write_lineage
 from walrelay.log.manifest import DataFile, Entry, Manifest, data_path
@@ -280,6 +280,8 @@ def started(tmp_path: Path) -> Iterator[Callable[..., DuckDBDestination]]:
     opened: list[DuckDBDestination] = []
 
     def start(**settings: object) -> DuckDBDestination:
+        for earlier in opened:
+            earlier.shutdown()
         destination = DuckDBDestination(tmp_path / "copy.duckdb", threads=2)
         destination.startup(DestinationContext("test", copy_settings(**settings)))
         opened.append(destination)
@@ -502,6 +504,174 @@ def test_a_change_that_does_not_fit_the_copy_names_the_table(
             destination.write_events(log.batch(None, None, TableRange(table.id, log.start)))
         assert caught.value.context["table"] == str(table.name)
         assert destination.applied_lsn(table.id) is None
+
+
+@pytest.mark.parametrize("small_rows", [0, 1000], ids=["from files", "through arrow"])
+@pytest.mark.parametrize("identity", ["default", "index", "full", "nothing"])
+def test_of_a_key_that_is_inserted_twice_the_last_row_stays(
+    log: SmallLog,
+    started: Callable[..., DuckDBDestination],
+    identity: str,
+    small_rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The delete between was not published."""
+    monkeypatch.setattr(duckdb_apply, "SMALL_ROWS", small_rows)
+    table = shape(identity, key=True)
+    log.commit([insert(table, id=1, a=1), insert(table, id=2, a=2), insert(table, id=1, a=3)])
+    first = log.ends[-1]
+    log.commit([insert(table, id=2, a=4)])
+    log.close_segment()
+    destination = started()
+    destination.write_events(log.batch(log.start, first))
+    assert rows_of(destination.path, table, "id, a") == [(1, 3), (2, 2)]
+    destination.write_events(log.batch(first))
+    assert rows_of(destination.path, table, "id, a") == [(1, 3), (2, 4)]
+
+
+def let_in(schema: TableSchema, *unchanged: str, **row: Any) -> tuple[TableSchema, int, Row]:
+    """An update by which a row comes into the publication's row filter: an insert with values left out."""
+    _, version, change = insert(schema, **row)
+    return (schema, version, {**change, "unchanged": list(unchanged)})
+
+
+def delete(schema: TableSchema, old_kind: str = "key", **old: Any) -> tuple[TableSchema, int, Row]:
+    image = {column.name: old.get(column.name) for column in schema.columns}
+    return (schema, 1, {"op": "delete", "old": image, "old_kind": old_kind})
+
+
+UNSENT = {
+    "alone": lambda t: [let_in(t, "Body", id=1)],
+    "with another": lambda t: [let_in(t, "Body", id=1), insert(t, id=2, Body="T")],
+    "and then updated": lambda t: [let_in(t, "Body", id=1), update(t, "Body", id=1, a=5)],
+    "and then under another key": lambda t: [let_in(t, "Body", id=1), update(t, "Body", was=1, id=5)],
+    "after it was there": lambda t: [insert(t, id=1, Body="T"), delete(t, id=1), let_in(t, "Body", id=1)],
+    "after another had the key": lambda t: [
+        insert(t, id=1, Body="T"), update(t, "Body", was=1, id=3), let_in(t, "Body", id=1),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("small_rows", [0, 1000], ids=["from files", "through arrow"])
+@pytest.mark.parametrize("history", UNSENT)
+def test_a_value_that_was_never_sent_is_refused_and_not_null(
+    log: SmallLog,
+    started: Callable[..., DuckDBDestination],
+    tmp_path: Path,
+    history: str,
+    small_rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(duckdb_apply, "SMALL_ROWS", small_rows)
+    table = shape("default", key=True)
+    log.commit(UNSENT[history](table))
+    log.close_segment()
+    destination = started()
+    destination.write_table_rows(table, copied(table, [{"id": 7}], tmp_path / "landed.parquet", log.start))
+    with pytest.raises(UnsentValueError, match="Body") as caught:
+        destination.write_events(log.batch(None, None, TableRange(table.id, log.start)))
+    assert "note" not in caught.value.message
+    assert caught.value.context["table_id"] == table.id
+    assert rows_of(destination.path, table, "id") == [(7,)]
+
+
+def test_a_value_that_comes_after_the_row_and_one_that_nobody_wants_are_not_missed(
+    log: SmallLog, started: Callable[..., DuckDBDestination]
+) -> None:
+    table = shape("default", key=True)
+    log.commit(
+        [
+            let_in(table, "Body", id=1),
+            update(table, id=1, Body="T one"),
+            update(table, "Body", id=1, a=1),
+            let_in(table, "Body", id=2),
+            update(table, id=2, Body="T two"),
+            update(table, "Body", was=2, id=22),
+            let_in(table, "Body", id=3),
+            delete(table, id=3),
+            let_in(table, "Body", id=4),
+            insert(table, id=4, Body="T four"),
+        ]
+    )
+    log.close_segment()
+    destination = started()
+    destination.write_events(log.batch())
+    assert rows_of(destination.path, table, 'id, a, "Body"') == [
+        (1, 1, "T one"), (4, None, "T four"), (22, None, "T two"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["key", "row"])
+@pytest.mark.parametrize("small_rows", [0, 1000], ids=["from files", "through arrow"])
+def test_an_old_row_is_judged_by_what_it_holds_and_not_by_its_kind(
+    log: SmallLog,
+    started: Callable[..., DuckDBDestination],
+    kind: str,
+    small_rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A partition's changes have the kind of its root: a key may be called a row, and a row a key."""
+    monkeypatch.setattr(duckdb_apply, "SMALL_ROWS", small_rows)
+    keyed, loose = shape("full", key=True), shape("default", key=False, id_=5002, name="loose")
+    first = log.commit([insert(keyed, id=1, Body="T one"), insert(loose, id=1, Body="T two")])
+    log.commit(
+        [
+            (keyed, 1, {**update(keyed, "Body", was=1, id=2, a=5)[2], "old_kind": kind}),
+            (
+                loose,
+                1,
+                {**update(loose, "Body", id=2)[2], **delete(loose, kind, id=1, Body="T two")[2], "op": "update"},
+            ),
+        ]
+    )
+    log.close_segment()
+    destination = started()
+    destination.write_events(log.batch(log.start, first))
+    destination.write_events(log.batch(first))
+    assert rows_of(destination.path, keyed, 'id, a, "Body"') == [(2, 5, "T one")]
+    assert rows_of(destination.path, loose, 'id, "Body"') == [(2, "T two")]
+
+
+def test_without_a_key_a_value_that_was_not_sent_is_refused(
+    log: SmallLog, started: Callable[..., DuckDBDestination]
+) -> None:
+    table = shape("full", key=False)
+    log.commit([let_in(table, "Body", id=1)])
+    log.close_segment()
+    with pytest.raises(UnsentValueError, match="Body"):
+        started().write_events(log.batch())
+
+
+@pytest.mark.parametrize("small_rows", [0, 1000], ids=["from files", "through arrow"])
+@pytest.mark.parametrize("whole", [True, False], ids=["copied", "made by changes"])
+@pytest.mark.parametrize("identity, key", [("default", True), ("full", True), ("full", False)])
+def test_a_row_that_is_named_by_other_columns_than_its_key_is_refused(
+    log: SmallLog,
+    started: Callable[..., DuckDBDestination],
+    tmp_path: Path,
+    identity: str,
+    key: bool,
+    whole: bool,
+    small_rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a partition does whose replica identity is another index than its root's key."""
+    monkeypatch.setattr(duckdb_apply, "SMALL_ROWS", small_rows)
+    table = shape(identity, key=key)
+    moved = (table, 1, {**update(table, id=5)[2], **{k: v for k, v in delete(table, a=1)[2].items() if k != "op"}})
+    for change in (delete(table, a=1), moved):
+        log.commit([change])
+        log.close_segment()
+    destination = started()
+    if whole:
+        rows = [{"id": 1, "a": 1}]
+        destination.write_table_rows(table, copied(table, rows, tmp_path / "landed.parquet", log.start))
+    for after, to in ((log.start, log.ends[0]), (log.ends[0], log.ends[1])):
+        kind = UnnamedRowError if key or not whole else MissingRowError
+        with pytest.raises(kind) as caught:
+            destination.write_events(log.batch(None, to, TableRange(table.id, after)))
+        assert "partition" in caught.value.hint
+        assert "set its REPLICA IDENTITY to FULL" not in caught.value.hint, "it is set already, or has a key"
 
 
 @pytest.mark.parametrize("small_rows", [0, 1000], ids=["streamed", "at once"])

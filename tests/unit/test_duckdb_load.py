@@ -18,12 +18,13 @@ import pytest
 
 from walrelay.config.settings import copy_settings
 from walrelay.decode.base import DUCKDB
+from walrelay.decode.table import bare_rows
 from walrelay.destinations import duckdb_pieces
 from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
 from walrelay.destinations.duckdb import SMALL_BYTES, DuckDBDestination
 from walrelay.destinations.duckdb_load import BUILDING
-from walrelay.destinations.duckdb_pieces import cut, plan
-from walrelay.destinations.landing import GROUP_ROWS, Landing
+from walrelay.destinations.duckdb_pieces import cut
+from walrelay.destinations.landing import BARE, GROUP_ROWS, Landing, landable
 from walrelay.errors import DestinationError, WalrelayError
 from walrelay.failpoints import disarm
 from walrelay.model.names import TableName
@@ -171,10 +172,17 @@ def test_only_what_is_small_keeps_others_waiting(
     made.shutdown()
 
 
-def test_a_table_without_columns_has_nothing_to_load(destination: DuckDBDestination) -> None:
-    schema, files = TableSchema(7, TableName("public", "t"), ()), (LandedFile("c", 10_000_000, 100),)
-    assert plan(schema, files, threads=2, others_wait=True, piece_bytes=10).rounds == []
-    assert destination.write_table_rows(schema, TableRows(schema, files, DUCKDB, 10_000_000)).rows == 0
+def test_a_table_without_columns_has_all_its_rows(destination: DuckDBDestination, tmp_path: Path) -> None:
+    """Also when they come in pieces."""
+    schema = TableSchema(7, TableName("public", "bare"), ())
+    landing = Landing(str(tmp_path), BARE, file_bytes=1 << 30)
+    landing.write(landable(bare_rows(5_000)))
+    rows = TableRows(schema, tuple(landing.files()), DUCKDB, 5_000)
+    assert len(destination._plan(schema, rows).rounds) > 1
+    assert destination.write_table_rows(schema, rows).rows == 5_000
+    with duckdb.connect(str(destination.path), read_only=True) as reader:
+        assert reader.execute("SELECT count(*) FROM public.bare").fetchall() == [(5_000,)]
+    assert rows.arrow().num_rows == len(list(rows.rows())) == 5_000
 
 
 def test_pieces_and_slices_make_the_whole_table(destination: DuckDBDestination, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -14,12 +15,13 @@ import pyarrow.parquet as pq
 from walrelay.config.settings import CopySettings
 from walrelay.decode.base import ARROW, Target
 from walrelay.decode.plain_rows import plain_rows
-from walrelay.decode.table import arrow_schema, spark_ddl
+from walrelay.decode.table import arrow_schema, bare_rows, spark_ddl
 from walrelay.destinations.events import EventBatch
 from walrelay.errors import DestinationError, NotDurableError
 from walrelay.model.lsn import Lsn
-from walrelay.model.names import TableId
+from walrelay.model.names import TableId, TableName
 from walrelay.model.schema import TableSchema
+from walrelay.model.special import Special
 from walrelay.stores.base import DestinationStore
 from walrelay.stores.memory import MemoryStore
 
@@ -60,7 +62,8 @@ class TableRows:
         """The rows in pieces of bounded size."""
         for file in self.files:
             with pq.ParquetFile(file.path) as parquet:
-                yield from parquet.iter_batches(batch_size=READ_ROWS)
+                for batch in parquet.iter_batches(batch_size=READ_ROWS):
+                    yield batch if self.schema.columns else bare_rows(batch.num_rows)
 
     def arrow(self) -> pa.Table:
         """All rows at once: for destinations that know that they are few."""
@@ -83,6 +86,8 @@ class WriteResult:
 
     durable: bool
     rows: int = 0
+    treated: Mapping[TableId, Counter[Special]] = field(default_factory=dict)
+    """Values of changes that the destination itself could not hold, treated by policy. (Of a copy the tasks count.)"""
 
     def insist(self, what: str) -> WriteResult:
         """Itself, when it is durable."""
@@ -91,8 +96,18 @@ class WriteResult:
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which one a destination is: an id that it keeps for itself, and where it stands, for people."""
+
+    id: str
+    place: str
+
+
 def _no_spark() -> SparkSession:
-    raise DestinationError("this destination was given no Spark session")
+    raise DestinationError(
+        "this destination was given no Spark session", hint="Let a Pipeline start it, which gives it one."
+    )
 
 
 @dataclass(frozen=True)
@@ -112,6 +127,20 @@ class DestinationContext:
     mode `copy`."""
     stopping: Event = field(default_factory=Event)
     """Set when the pipeline is to end: what takes long, and is begun anew by the next run anyway, may be given up."""
+    mode: str = "copy"
+    source_id: str | None = None
+    """Which database the rows come from (`walrelay.postgres.identity`); None where that is not known."""
+    source_name: str = ""
+    """Where that database is, for people."""
+    pipeline_name: str | None = None
+    """Of the pipeline that keeps tables current, unlike that of any other one; None in mode `copy`."""
+    tables: Mapping[TableId, TableName] = field(default_factory=dict)
+    """The tables that are there now; others may join."""
+    names: Callable[[Collection[TableId]], Mapping[TableId, TableName] | None] = lambda _tables: None
+    """What the source calls these tables now: without those that are gone; None when it cannot be asked."""
+    expected: Identity | None = None
+    """What `identity()` said when the pipeline last ran. A destination that keeps an id refuses, in `startup`, to be
+    taken for another one."""
 
 
 @runtime_checkable
@@ -171,6 +200,10 @@ class SimpleDestination:
         pass
 
     def staging_root(self) -> Path | None:
+        return None
+
+    def identity(self) -> Identity | None:
+        """Which one it is, once it was started; None when it keeps no id. Optional: not part of the contract."""
         return None
 
     def drop_table_for_copy(self, schema: TableSchema) -> None:

@@ -7,29 +7,36 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from walrelay.decode.base import DUCKDB, Target
-from walrelay.destinations.base import DestinationContext, SimpleDestination, TableRows, WriteResult
+from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, TableRows, WriteResult
 from walrelay.destinations.duckdb_apply import Application
 from walrelay.destinations.duckdb_file import DuckDBFile, catalog_of, duckdb_module
 from walrelay.destinations.duckdb_load import Loading, drop_unfinished
-from walrelay.destinations.duckdb_names import refuse_twins
+from walrelay.destinations.duckdb_names import folded, refuse_twins
+from walrelay.destinations.duckdb_owner import Ownership, write_lock, writer_of
 from walrelay.destinations.duckdb_pieces import Plan, plan, weight
+from walrelay.destinations.duckdb_places import Places
 from walrelay.destinations.duckdb_progress import WHOLE, ProgressBook, place
 from walrelay.destinations.duckdb_shape import comment
 from walrelay.destinations.duckdb_types import quoted
+from walrelay.destinations.duckdb_verify import DuckDBLook
 from walrelay.destinations.events import EventBatch
+from walrelay.destinations.verifying import Look
 from walrelay.errors import (
     DestinationError,
     DestinationNotWritableError,
+    NotVerifiableError,
 )
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import TableSchema
+from walrelay.stores.file_lock import FileLock
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -70,7 +77,11 @@ class DuckDBDestination(SimpleDestination):
         """Tables of which the file may know something."""
         self._always_look = False
         """Whether it may know something of others, too."""
+        self._names: set[tuple[bytes, ...]] = set()
+        """Names that tables had when it was opened."""
         self._context: DestinationContext | None = None
+        self._lock: FileLock | None = None
+        self._id: str | None = None
 
     def startup(self, context: DestinationContext) -> None:
         duckdb_module()
@@ -81,16 +92,36 @@ class DuckDBDestination(SimpleDestination):
         writable = os.access(self.path, os.W_OK) if self.path.exists() else os.access(parent, os.W_OK)
         if self.path.is_dir() or not writable:
             raise DestinationNotWritableError(f"cannot write to {self.path}")
+        self._lock = write_lock(self.path, context)
+        try:
+            self._open(context)
+        except BaseException:
+            self.shutdown()
+            raise
+
+    def _open(self, context: DestinationContext) -> None:
         with self._file.opened() as connection:
-            book = _book(connection)
-            book.create()
+            catalog = catalog_of(connection)
+            connection.execute("BEGIN")
+            self._id = Ownership(connection, catalog, self.path, context).admit()
+            book = ProgressBook(connection, catalog, writer_of(context))
             self._touched = set(book.tables())
-            drop_unfinished(connection, catalog_of(connection), context.pipeline_id)
+            self._names = {folded(one.name.schema, one.name.name) for one in book.holdings()}
+            drop_unfinished(connection, catalog, context.pipeline_id)
+            connection.execute("COMMIT")
             ((self._threads,),) = connection.execute("SELECT current_setting('threads')").fetchall()
 
     def shutdown(self) -> None:
-        self._file.close()
-        self._context = None
+        try:
+            self._file.close()
+        finally:
+            self._context = None
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                lock.release(remove=True)
+
+    def identity(self) -> Identity | None:
+        return None if self._id is None else Identity(self._id, str(self.path.absolute()))
 
     def staging_root(self) -> Path | None:
         return self.path.parent / f".{self.path.name}.walrelay"
@@ -98,11 +129,13 @@ class DuckDBDestination(SimpleDestination):
     def drop_table_for_copy(self, schema: TableSchema) -> None:
         """Forget what was applied, and what an attempt has left. The copy replaces the table; until then the old rows
         stay readable."""
-        if schema.id not in self._touched and not self._always_look:
+        is_new = schema.id not in self._touched and folded(schema.name.schema, schema.name.name) not in self._names
+        if is_new and not self._always_look:
             return  # with hundreds of new tables, each look at the file would be felt
         with self._alone(schema), self._file.alone() as (connection, catalog):
-            book = ProgressBook(connection, catalog)
+            book = self._book(connection, catalog)
             connection.execute("BEGIN")
+            self._check(connection, catalog, schema)
             self._loading(schema).drop(connection, catalog)
             if book.knows(schema.id):
                 book.forget(schema.id)
@@ -138,6 +171,7 @@ class DuckDBDestination(SimpleDestination):
         with self._file.alone() as (connection, catalog):
             connection.execute("BEGIN")
             self._prepare(connection, catalog, schema)
+            self._make_room(connection, catalog, schema)
             count = loading.replace(connection, catalog, steps.only)
             self._finish(connection, catalog, schema, rows, count)
         return count
@@ -153,6 +187,7 @@ class DuckDBDestination(SimpleDestination):
             with self._file.alone() as (connection, catalog):
                 connection.execute("BEGIN")
                 self._prepare(connection, catalog, schema)
+                self._make_room(connection, catalog, schema)
                 loading.put_in_place(connection, catalog)
                 self._finish(connection, catalog, schema, rows, count)
         except BaseException:
@@ -176,36 +211,52 @@ class DuckDBDestination(SimpleDestination):
     def _finish(
         self, connection: DuckDBPyConnection, catalog: str, schema: TableSchema, rows: TableRows, count: int
     ) -> None:
-        if schema.columns and count != rows.rows_total:
-            raise DestinationError(f"{schema.name} took {count} of {rows.rows_total} rows")
+        if count != rows.rows_total:
+            raise DestinationError(
+                f"{schema.name} took {count} of {rows.rows_total} rows",
+                hint="Nothing of this copy was kept. `walrelay resync` copies the table again.",
+            )
         self._record_copy(connection, catalog, schema, count, rows.snapshot_lsn)
         hit("destination.before_commit")
         connection.execute("COMMIT")
 
-    @staticmethod
-    def _prepare(connection: DuckDBPyConnection, catalog: str, schema: TableSchema) -> None:
+    def _prepare(self, connection: DuckDBPyConnection, catalog: str, schema: TableSchema) -> None:
+        self._ownership(connection, catalog).check(schema.id, schema.name)
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(catalog)}.{quoted(schema.name.schema)}")
         refuse_twins(connection, schema)
 
-    @staticmethod
+    def _check(self, connection: DuckDBPyConnection, catalog: str, schema: TableSchema) -> None:
+        """Refuse what is not ours to replace; say whose tables are taken over."""
+        assert self._context is not None, "startup() comes first"
+        ownership = self._ownership(connection, catalog)
+        ownership.check(schema.id, schema.name)
+        before = ownership.taken_over(schema.name)
+        if before is not None:
+            self._context.notify(f"{schema.name} was kept current by the pipeline {before}; this one takes it over")
+
+    def _make_room(self, connection: DuckDBPyConnection, catalog: str, schema: TableSchema) -> None:
+        Places(connection, catalog, self._book(connection, catalog)).make_room_for_copy(schema.id, schema.name)
+
+    def _ownership(self, connection: DuckDBPyConnection, catalog: str) -> Ownership:
+        assert self._context is not None, "startup() comes first"
+        return Ownership(connection, catalog, self.path, self._context)
+
+    def _book(self, connection: DuckDBPyConnection, catalog: str) -> ProgressBook:
+        assert self._context is not None, "startup() comes first"
+        return ProgressBook(connection, catalog, writer_of(self._context))
+
     def _record_copy(
-        connection: DuckDBPyConnection, catalog: str, schema: TableSchema, count: int, snapshot_lsn: Lsn | None
+        self, connection: DuckDBPyConnection, catalog: str, schema: TableSchema, count: int, snapshot_lsn: Lsn | None
     ) -> None:
         connection.execute(comment(place(catalog, schema.name), schema))
-        connection.execute(
-            "INSERT OR REPLACE INTO _walrelay.tables VALUES (?, ?, ?, ?, ?, ?, ?, now())",
-            [
-                schema.name.schema, schema.name.name, schema.id, list(schema.primary_key),
-                [str(column.type) for column in schema.columns], count,
-                None if snapshot_lsn is None else str(snapshot_lsn),
-            ],
-        )  # fmt: skip
-        ProgressBook(connection, catalog).copied(schema, snapshot_lsn)
+        book = self._book(connection, catalog)
+        book.enter_copy(schema, count, snapshot_lsn)
+        book.copied(schema, snapshot_lsn)
 
     def write_events(self, batch: EventBatch) -> WriteResult:
         """Everything of the batch that is new, with the position reached, in one transaction."""
         assert self._context is not None, "startup() comes first"
-        special_values = self._context.settings.special_values
+        special_values, writer = self._context.settings.special_values, writer_of(self._context)
         if batch.ranges is None:
             self._always_look = True
         else:
@@ -214,7 +265,8 @@ class DuckDBDestination(SimpleDestination):
             with self._file.alone() as (connection, catalog):
                 connection.execute("BEGIN")
                 try:
-                    count = Application(connection, catalog, batch, special_values).run()
+                    application = Application(connection, catalog, batch, special_values, writer)
+                    count = application.run()
                 except duckdb_module().IOException as error:
                     # Compaction may have replaced a file since it was listed.
                     if attempt == ATTEMPTS or not any(words in str(error) for words in GONE):
@@ -222,16 +274,28 @@ class DuckDBDestination(SimpleDestination):
                     continue
                 hit("destination.before_commit")
                 connection.execute("COMMIT")
-                return WriteResult(durable=True, rows=count)
+                return WriteResult(durable=True, rows=count, treated=application.treated)
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def looking(self, context: DestinationContext, *, writing: bool = False) -> Iterator[Look]:
+        """As `Verifiable` wants it: within a run of this same object by its own DuckDB, else beside it."""
+        if not self.path.exists():
+            raise NotVerifiableError(
+                f"there is no DuckDB file {self.path}", hint="Give the destination that `walrelay replicate` writes to."
+            )
+        file = self._file
+        if self._context is None:
+            file = DuckDBFile(self.path, {})
+            file.context = context
+        with file.alone() if self._context is not None else file.visited(writing=writing) as (connection, catalog):
+            connection.execute("BEGIN")
+            yield DuckDBLook(connection, catalog, writer_of(context))
+            connection.execute("COMMIT" if writing else "ROLLBACK")
 
     def applied_lsn(self, table: TableId | None) -> Lsn | None:
         """Up to where the table, or all tables together, hold every change; None after a copy, until changes came."""
         with self._file.alone() as (connection, catalog):
             table = WHOLE if table is None else table
-            found = ProgressBook(connection, catalog).all([table]).get(table)
+            found = self._book(connection, catalog).all([table]).get(table)
             return None if found is None else found.applied
-
-
-def _book(connection: DuckDBPyConnection) -> ProgressBook:
-    return ProgressBook(connection, catalog_of(connection))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,17 +14,33 @@ import pyarrow as pa
 from walrelay.decode.base import DUCKDB, Tally
 from walrelay.decode.retarget import differs, retarget_struct
 from walrelay.destinations.duckdb_collapse import HELD, LAST, LINKS, TEMPORARY, Run
-from walrelay.destinations.duckdb_progress import WHOLE, Progress, ProgressBook, Shape, names_of_all, place, whole
+from walrelay.destinations.duckdb_progress import (
+    WHOLE,
+    Progress,
+    ProgressBook,
+    Shape,
+    Writer,
+    names_of_all,
+    place,
+    whole,
+)
 from walrelay.destinations.duckdb_shape import ShapeKeeper
 from walrelay.destinations.duckdb_survey import SURVEY, Survey, literal, unseen
 from walrelay.destinations.events import EventBatch, TableEvents, TableRange
-from walrelay.errors import DestinationError, SpecialValueError, WalrelayError
+from walrelay.errors import (
+    DestinationError,
+    MissingRowError,
+    SpecialValueError,
+    UnnamedRowError,
+    UnsentValueError,
+    WalrelayError,
+)
 from walrelay.log.manifest import DataFile
 from walrelay.log.reader import TableBatch, reading_schema
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import SchemaVersion, TableSchema
-from walrelay.model.special import SpecialValues
+from walrelay.model.special import Special, SpecialValues
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -38,29 +55,41 @@ class Application:
     """One batch, on a connection whose catalog `catalog` is the file. The caller begins and commits."""
 
     def __init__(
-        self, connection: DuckDBPyConnection, catalog: str, batch: EventBatch, special_values: SpecialValues
+        self,
+        connection: DuckDBPyConnection,
+        catalog: str,
+        batch: EventBatch,
+        special_values: SpecialValues,
+        writer: Writer | None = None,
     ) -> None:
         self._connection = connection
         self._catalog = catalog
         self._batch = batch
         self._special_values: SpecialValues = special_values
-        self._book = ProgressBook(connection, catalog)
+        self._book = ProgressBook(connection, catalog, writer)
         self._keeper = ShapeKeeper(connection, catalog, self._book)
         self._progress: dict[TableId, Progress] = {}
         self._shapes: dict[TableId, Shape] = {}
+        self.treated: dict[TableId, Counter[Special]] = {}
+        """Values that DuckDB cannot hold, treated by policy."""
 
     def run(self) -> int:
         """Apply what is new of the batch; the number of changes taken."""
         ranges = self._batch.ranges
         self._progress = self._book.all(None if ranges is None else [one.table for one in ranges])
         parts = [fresh for part in self._batch.tables() if (fresh := self._what_is_new(part)) is not None]
-        self._shapes = self._book.shapes([part.schema.id for part in parts])
+        self._shapes = self._book.shapes(
+            [*(part.schema.id for part in parts), *(one.schema.id for one in self._batch.shapes)]
+        )
         count = 0
         small = self._small(parts)
         for part in parts:
             with _naming(part.schema):
                 for version, source, survey in self._sources(part, small):
                     count += self._take(version, source, survey)
+        for shown in self._batch.shapes:
+            with _naming(shown.schema):
+                self._follow(shown)
         self._advance({part.schema.id: str(part.schema.name) for part in parts})
         return count
 
@@ -137,8 +166,10 @@ class Application:
         for _, group in itertools.groupby(batches, key=lambda one: one.version.version):
             version, arrow = self._arrow(group, failures)
             stream = pa.RecordBatchReader.from_batches(reading_schema(version.schema), arrow)
+            # DuckDB's tables have no rows without columns; nobody asks for what is in them.
+            chosen = "*" if version.schema.columns else '* EXCLUDE ("row", "old")'
             with self._registered(STREAM, stream), _own_words(failures):
-                self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {SOURCE} AS SELECT * FROM {STREAM}")
+                self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {SOURCE} AS SELECT {chosen} FROM {STREAM}")
             yield version, SOURCE, None
             self._connection.execute(f"DROP TABLE {SOURCE}")
 
@@ -171,14 +202,16 @@ class Application:
         return f"(SELECT {columns} FROM {scan} WHERE {wanted})"
 
     def _retargeted(self, version: SchemaVersion, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with what DuckDB cannot hold treated by policy."""
-        if not _differs(version.schema):
+        """The batch with what DuckDB cannot hold treated by policy; keys never are."""
+        schema = version.schema
+        if not _differs(schema):
             return batch
-        tally = Tally(DUCKDB, self._special_values)
-        columns = [
-            retarget_struct(column, version.schema, tally) if name in {"row", "old"} else column
-            for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        ]
+        tally = Tally(DUCKDB, self._special_values, self.treated.setdefault(schema.id, Counter()))
+        with _naming(schema):
+            columns = [
+                retarget_struct(column, schema, tally, keys=schema.key_columns) if name in {"row", "old"} else column
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            ]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
     @contextmanager
@@ -198,16 +231,16 @@ class Application:
         if not survey.changes:
             # The file's changes are not of this batch; nor is the shape that they have.
             return 0
-        progress = self._progress.get(schema.id)
-        copied = None if progress is None else progress.copied
+        copied = self._copied(schema.id)
         is_copied = copied is not None
-        shape = self._shapes[schema.id] = self._keeper.follow(self._shapes.get(schema.id), version, whole=is_copied)
-        if not shape.columns:
-            return survey.changes
+        shape = self._follow(version)
         run = Run(schema, shape, place(self._catalog, shape.name), source, survey, whole=is_copied)
         if survey.truncates:
             run.after_truncate = self._row(run.last_truncate_sql())[0]
             self._connection.execute(f"DELETE FROM {run.table}")
+        if not shape.columns:
+            self._take_bare(run)
+            return survey.changes
         if survey.unchanged and survey.unchanged_names is None:
             run.mark_unchanged(row[0] for row in self._rows(run.unchanged_sql()))
         else:
@@ -216,8 +249,6 @@ class Application:
             self._connection.execute(run.flatten_sql())
         if run.key:
             self._take_keyed(run, survey, copied)
-        elif survey.inserts + survey.truncates == survey.changes:
-            self._connection.execute(run.insert_all_sql())
         else:
             self._take_loose(run, survey)
         if not in_memory:
@@ -226,14 +257,28 @@ class Application:
                 self._connection.execute(f"DROP TABLE IF EXISTS {name}")
         return survey.changes
 
+    def _copied(self, table: TableId) -> Lsn | None:
+        progress = self._progress.get(table)
+        return None if progress is None else progress.copied
+
+    def _follow(self, version: SchemaVersion) -> Shape:
+        table = version.schema.id
+        shape = self._keeper.follow(self._shapes.get(table), version, whole=self._copied(table) is not None)
+        self._shapes[table] = shape
+        return shape
+
     def _take_keyed(self, run: Run, survey: Survey, copied: Lsn | None) -> None:
-        """Delete every row whose key occurs, and insert what was put last under each."""
-        if survey.only_inserts:
-            # No key can occur twice. One that is there already is replaced: what was copied may come again.
-            self._connection.execute(run.delete_sql(run.keys_inserted()))
-            self._connection.execute(run.insert_all_sql())
-            return
+        """Delete every row whose key occurs, and insert what was put last under each. One that is there already is
+        replaced: what was copied may come again, and the delete between two inserts need not be published."""
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {LAST} AS SELECT * FROM {run.last()}")
+        if survey.only_inserts and not survey.unchanged:
+            (keys,) = self._row(f"SELECT count(*) FROM {LAST}")
+            if keys == survey.changes:
+                self._connection.execute(run.delete_sql(LAST))
+                self._connection.execute(run.insert_all_sql())
+                return
+        if survey.olds and self._row(run.has_no_key_sql())[0]:
+            self._refuse_unnamed(run)
         if run.lacks_values:
             self._hold(run, copied)
         self._connection.execute(run.delete_sql(LAST))
@@ -248,11 +293,11 @@ class Application:
             self._shorten_links()
             self._connection.execute(run.lives_sql())
         self._connection.execute(run.held_sql(by_life=by_life, copied_lsn=copied))
+        self._refuse_unsent(run, run.unsent_sql(HELD, "u"))
         (lost,) = self._row(f"SELECT count(*) FILTER (lost) FROM {HELD}")
         if lost:
-            raise DestinationError(
-                f"{lost} rows that changes of {run.schema.name} leave in part unchanged are not there",
-                hint="Copy the table again.",
+            raise MissingRowError(
+                f"{lost} rows that changes of {run.schema.name} leave in part unchanged are not there"
             )
 
     def _shorten_links(self) -> None:
@@ -266,11 +311,13 @@ class Application:
 
     def _take_loose(self, run: Run, survey: Survey) -> None:
         """Rows may be equal: for each that goes, take exactly one away (SEMANTICS 15)."""
-        if survey.nameless:
-            raise DestinationError(
-                f"{survey.nameless} changes of {run.schema.name} do not say which row they mean",
-                hint="Give the table a primary key, or set its REPLICA IDENTITY to FULL.",
-            )
+        if survey.updates or survey.deletes:
+            self._refuse_unnamed(run)
+        if survey.unchanged:
+            self._refuse_unsent(run, run.unsent_loose_sql())
+        if not (survey.updates or survey.deletes):
+            self._connection.execute(run.insert_all_sql())
+            return
         if run.hides_row_ids:
             raise DestinationError(
                 f"DuckDB cannot tell equal rows of {run.schema.name} apart: it has a column called rowid",
@@ -284,13 +331,46 @@ class Application:
             before, (missing,) = missing, self._row(run.missing_sql())
             if missing == before:
                 break
-        if missing and run.whole:
-            raise DestinationError(
-                f"{missing} rows that changes of {run.schema.name} take away are not there",
-                hint="Copy the table again.",
+        if missing and not run.whole and self._row(run.named_by_key_sql())[0]:
+            # Where there was no copy a row may have been there before; but not one that is half named.
+            raise UnnamedRowError(
+                f"{missing} rows that changes of {run.schema.name} take away are named by a key which it does not have",
+                hint=_identity_hint(run.schema),
             )
+        _refuse_missing(run, missing)
         self._connection.execute(run.delete_picked_sql())
         self._connection.execute(run.insert_net_sql())
+
+    def _take_bare(self, run: Run) -> None:
+        """A table without columns holds as many rows as its source."""
+        (more,) = self._row(run.more_sql())
+        if more > 0:
+            self._connection.execute(run.insert_bare_sql(more))
+        elif more < 0:
+            (gone,) = self._row(run.delete_bare_sql(-more))
+            _refuse_missing(run, -more - gone)
+
+    def _refuse_unnamed(self, run: Run) -> None:
+        """A row that is named by other columns than we look for it by would be taken for one that is not there."""
+        (unnamed,) = self._row(run.unnamed_sql())
+        if unnamed:
+            names = ", ".join(run.shape.columns[i].name for i in run.key)
+            by = f"by its key ({names})" if run.key else "by all its columns"
+            raise UnnamedRowError(
+                f"{unnamed} changes of {run.schema.name} do not say {by} which row they mean",
+                hint=_identity_hint(run.schema),
+            )
+
+    def _refuse_unsent(self, run: Run, question: str) -> None:
+        """A value that was not sent, and is nowhere else, is not NULL (SEMANTICS 14)."""
+        names = [name for name in self._row(question)[0] if name is not None]
+        if names:
+            raise UnsentValueError(
+                f"rows came into {run.schema.name} without what they hold in {', '.join(names)}: the publication's row"
+                " filter let them in, and Postgres does not send a stored value again that has not changed",
+                hint=f"ALTER TABLE {run.schema.name} REPLICA IDENTITY FULL; (a partitioned table: on each partition)"
+                " Then `walrelay resync` copies the table again.",
+            )
 
     def _rows(self, question: str) -> list[Any]:
         return self._connection.execute(question).fetchall()
@@ -331,6 +411,19 @@ def _naming(schema: TableSchema) -> Iterator[None]:
         error.context.setdefault("table", str(schema.name))
         error.context["table_id"] = schema.id
         raise
+
+
+def _refuse_missing(run: Run, missing: int) -> None:
+    if missing and run.whole:
+        raise MissingRowError(f"{missing} rows that changes of {run.schema.name} take away are not there")
+
+
+def _identity_hint(schema: TableSchema) -> str:
+    """What a table says of its identity may be so already, and a partition of it say something else."""
+    leaf = "Run `walrelay preflight`: it names a partition whose REPLICA IDENTITY does not fit, and how to alter it."
+    own = "Give the table a primary key, or set its REPLICA IDENTITY to FULL. Of a partitioned table: "
+    is_set = schema.identity == "full" or bool(schema.identity_columns)
+    return f"{leaf if is_set else own + leaf} Then `walrelay resync` copies the table again."
 
 
 def _differs(schema: TableSchema) -> bool:

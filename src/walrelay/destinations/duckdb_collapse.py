@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.duckdb_progress import Shape
+from walrelay.destinations.duckdb_progress import NO_COLUMNS, Shape
 from walrelay.destinations.duckdb_shape import match_columns
 from walrelay.destinations.duckdb_survey import Survey, literal
 from walrelay.destinations.duckdb_types import holds_interval, projection, quoted
@@ -42,10 +42,14 @@ class Run:
         self._is_flat = False
 
     def _key(self) -> tuple[int, ...]:
-        """The columns by which rows are told apart, as places in the destination; none when rows may be equal."""
+        """The columns by which rows are told apart, as places in the destination; none when rows may be equal.
+
+        Of all rows that were put under a key the destination has the last one, whatever became of the others: a
+        publication may leave out updates and deletes.
+        """
         schema = self.schema
-        names = {"default": schema.identity_columns, "index": schema.identity_columns, "full": schema.primary_key}
-        wanted = set(names.get(schema.identity, ()))
+        by_identity = schema.identity in ("default", "index")
+        wanted = set(schema.identity_columns if by_identity else schema.primary_key)
         places = tuple(i for i, column in enumerate(self._columns) if column is not None and column.name in wanted)
         return places if len(places) == len(wanted) else ()
 
@@ -131,8 +135,8 @@ class Run:
     def _missing(self, i: int) -> str:
         if self._columns[i] is None:
             return "op = 'update'"
-        # An insert without a value is an update that a publication's row filter let in: nobody has the value.
-        return f"op = 'update' AND {self._left_out(i)} AND NOT {self._known(i)}"
+        # Also of an insert: it may be an update by which a row came into the publication's row filter.
+        return f"{self._left_out(i)} AND NOT {self._known(i)}"
 
     def _left_out(self, i: int) -> str:
         column = self._columns[i]
@@ -140,10 +144,14 @@ class Run:
         return f"coalesce(list_contains(unchanged, {literal(column.name)}), false)"
 
     def _known(self, i: int) -> str:
-        """Whether the old row has the column: it is there as a whole (FULL), or as its identity."""
-        column = self._columns[i]
-        in_key = column is not None and column.name in self.schema.identity_columns
-        return "old_kind IS NOT NULL" if in_key else "coalesce(old_kind = 'row', false)"
+        """Whether the old row has the value of a column that was left out, which never is a NULL.
+
+        By what it holds: its kind is the root's, its values are the partition's, whose identity may be another. Without
+        a key the row is found by all its values, or not at all, and a NULL may be one that policy made.
+        """
+        if not self._has_old:
+            return "false"
+        return f"o{i} IS NOT NULL" if self.key else f"(o{i} IS NOT NULL OR coalesce(old_kind = 'row', false))"
 
     # -------------------------------------------------------------------------------------------- tables with a key
 
@@ -170,8 +178,19 @@ class Run:
         grouped = ", ".join(f"k{i}" for i in self.key)
         return f"(SELECT {grouped}, max(s) AS s FROM ({self.touches()}) GROUP BY {grouped})"
 
-    def keys_inserted(self) -> str:
-        return f"(SELECT {self._keys('n')} FROM {self.events(self.key)})"
+    def has_no_key_sql(self) -> str:
+        """How many keys that LAST names are not whole. Of old rows this may be because they were named otherwise."""
+        return f"SELECT count(*) FROM {LAST} WHERE {' OR '.join(f'k{i} IS NULL' for i in self.key)}"
+
+    def unnamed_sql(self) -> str:
+        """How many rows that go are not named by the key; without one, not at all."""
+        lacking = " OR ".join(f"o{i} IS NULL" for i in self.key)
+        unnamed = f"old_kind IS NOT NULL AND ({lacking})" if self.key else "old_kind IS NULL"
+        return f"SELECT count(*) FROM {self.events((), self.key)} WHERE op IN ('update', 'delete') AND {unnamed}"
+
+    def named_by_key_sql(self) -> str:
+        """How many rows that go say of themselves that they are named by a key."""
+        return f"SELECT count(*) FROM {self.events()} WHERE old_kind = 'key'"
 
     def delete_sql(self, keys: str) -> str:
         return f"DELETE FROM {self.table} AS d USING {keys} AS l WHERE {self._same_key('d', 'l')}"
@@ -200,6 +219,20 @@ class Run:
     # ------------------------------------------------------------------------------------- values that were not sent
 
     @property
+    def _sendable(self) -> list[int]:
+        """Columns that some change left out, and might have brought."""
+        return [i for i in self._unchanged if self._columns[i] is not None]
+
+    def unsent_sql(self, source: str, mark: str) -> str:
+        """The columns of `source` that are marked so somewhere."""
+        names = (f"CASE WHEN bool_or({mark}{i}) THEN {literal(self.shape.columns[i].name)} END" for i in self._sendable)
+        return f"SELECT [{', '.join(names)}], count(*) FROM {source}"
+
+    def unsent_loose_sql(self) -> str:
+        """Without a key there is no looking for a value elsewhere."""
+        return self.unsent_sql(self.events(marks=True), "m")
+
+    @property
     def _lacking(self) -> str:
         return "(" + " OR ".join(f"m{i}" for i in self._unchanged) + ")"
 
@@ -214,7 +247,11 @@ class Run:
 
     def held_sql(self, *, by_life: bool, copied_lsn: int | None) -> str:
         """Make HELD: for each row that is put last and lacks values, those values: the last that the run has for the
-        row, else the destination's. `by_life` follows the row through changes of its key (see `touches_sql`)."""
+        row, else the destination's. `by_life` follows the row through changes of its key (see `touches_sql`).
+
+        What was there before the row was inserted is another's; or its own, from before it left the publication's row
+        filter, and it may have changed outside. Columns of which nothing has come since are marked, `u0`….
+        """
         keys = [f"k{i}" for i in self.key]
         marked, events = self.events(marks=True), self.events({*self.key, *self._unchanged}, marks=True)
         if by_life:
@@ -230,7 +267,9 @@ class Run:
             story = f"{events} AS t"
         # Where the value is, not the value: what an aggregate keeps of a nested value only compares equal.
         found = ", ".join(f"max(t.q) FILTER (NOT t.m{i}) AS b{i}" for i in self._unchanged)
+        began = "max(t.q) FILTER (t.op = 'insert') AS began"
         lacks = ", ".join(f"arg_max(t.m{i}, t.q) AS m{i}" for i in self._unchanged)
+        since = ", ".join(f"CASE WHEN b{i} < began THEN NULL ELSE b{i} END AS b{i}" for i in self._unchanged)
         names = [quoted(one.name) for one in self.shape.columns]
         values = ", ".join(
             f"CASE WHEN b.b{i} IS NULL THEN d.{names[i]} ELSE e{i}.n{i} END AS v{i}" for i in self._unchanged
@@ -241,12 +280,15 @@ class Run:
         # a copy does not have any more, a later change takes away again (SEMANTICS 8, standbys).
         gone = f"d.{names[self.key[0]]} IS NULL AND ({nowhere})" if self.whole else "false"
         early = f"b.lsn <= {int(copied_lsn)}" if copied_lsn is not None else "false"
+        lost = f"{gone} AND NOT ({early}) AS lost"
+        unsent = "".join(f", b.began IS NOT NULL AND b.b{i} IS NULL AND NOT ({early}) AS u{i}" for i in self._sendable)
         grouped = ", ".join(f"w.{key}" for key in keys)
         return (
             f"CREATE OR REPLACE TEMP TABLE {HELD} AS WITH w AS ({wanted}), b AS (SELECT w.s, {grouped}, max(t.q) AS q,"
-            f" {found}, {lacks} FROM w JOIN {story} ON {same} WHERE t.op IN ('insert', 'update') AND 2 * t.q + 1 <= w.s"
-            f" GROUP BY w.s, {grouped}) SELECT b.s, {values}, {gone} AS unfounded, {gone} AND NOT ({early}) AS lost"
-            f" FROM (SELECT *, {self._lsn_of('q')} AS lsn FROM b) AS b LEFT JOIN {self.table} AS d"
+            f" {began}, {found}, {lacks} FROM w JOIN {story} ON {same} WHERE t.op IN ('insert', 'update')"
+            f" AND 2 * t.q + 1 <= w.s"
+            f" GROUP BY w.s, {grouped}) SELECT b.s, {values}, {gone} AS unfounded, {lost}{unsent}"
+            f" FROM (SELECT * REPLACE ({since}), {self._lsn_of('q')} AS lsn FROM b) AS b LEFT JOIN {self.table} AS d"
             f" ON {self._same_key('d', 'b')}{sent}"
         )
 
@@ -286,6 +328,18 @@ class Run:
             f"CREATE OR REPLACE TEMP TABLE {TOUCHES} AS SELECT t.*, r.origin FROM ({lives}) AS t"
             f" LEFT JOIN ({roots}) AS r ON r.epoch = t.life"
         )
+
+    # ------------------------------------------------------------------------------------- tables without a column
+
+    def more_sql(self) -> str:
+        """How many more rows there are, or fewer. They are all alike."""
+        return f"SELECT count(*) FILTER (op = 'insert') - count(*) FILTER (op = 'delete') FROM {self.events()}"
+
+    def insert_bare_sql(self, rows: int) -> str:
+        return f"INSERT INTO {self.table} ({NO_COLUMNS}) SELECT NULL FROM range({rows})"
+
+    def delete_bare_sql(self, rows: int) -> str:
+        return f"DELETE FROM {self.table} WHERE rowid IN (SELECT rowid FROM {self.table} LIMIT {rows})"
 
     # ----------------------------------------------------------------------------------------- tables without a key
 

@@ -38,6 +38,8 @@ LONGEST_HOLD = 0.5
 """Seconds for which threads of ours may pass the file on to each other before others get a chance."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
 """Seconds between two attempts to open a file that others have."""
+VISIT_PAUSE = 0.004
+"""The same for somebody who comes between the batches of a busy run: it is free for a moment only."""
 LONGEST_SERVICE = 1000
 """How often one DuckDB attaches the file before another takes its place: it keeps a little of every file and block that
 it has seen, some MB a minute under a constant load, for as long as it lives. A new one takes 25 ms."""
@@ -243,6 +245,22 @@ class DuckDBFile:
             finally:
                 connection.close()
 
+    @contextmanager
+    def visited(self, *, writing: bool) -> Iterator[tuple[DuckDBPyConnection, str]]:
+        """The file, by somebody who is no run: for a look beside a run of another process, and short."""
+
+        def connect() -> DuckDBPyConnection:
+            opened: DuckDBPyConnection = duckdb_module().connect(str(self.path), read_only=not writing)
+            return opened
+
+        connection = self._patiently(connect, VISIT_PAUSE)
+        try:
+            yield connection, catalog_of(connection)
+        except duckdb_module().Error as error:
+            raise failure(error, self.path) from error
+        finally:
+            connection.close()
+
     def _connect(self) -> DuckDBPyConnection:
         def connect() -> DuckDBPyConnection:
             opened: DuckDBPyConnection = duckdb_module().connect(str(self.path))
@@ -253,7 +271,7 @@ class DuckDBFile:
 
         return self._patiently(connect)
 
-    def _patiently(self, open_file: Callable[[], T]) -> T:
+    def _patiently(self, open_file: Callable[[], T], longest_pause: float = LONGEST_PAUSE) -> T:
         """Open the file; wait for others who have it."""
         assert self.context is not None, "startup() comes first"
         deadline = time.monotonic() + self.context.settings.busy_timeout.total_seconds()
@@ -270,7 +288,7 @@ class DuckDBFile:
                     told = True
                 time.sleep(pause)
                 # A reader is often gone at once.
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, longest_pause)
 
 
 def give_back_memory() -> None:

@@ -74,6 +74,8 @@ class Loading:
         selected = ", ".join(
             f"{projection(column, name)} AS {quoted(column.name)}" for column, name in zip(columns, landed, strict=True)
         )
+        if not columns:
+            landed, selected = ["landed_bare"], f"landed_bare AS {NO_COLUMNS}"
         # A directory called key=value would otherwise become a column.
         options = "union_by_name=false, hive_partitioning=false"
         if piece.first is not None:

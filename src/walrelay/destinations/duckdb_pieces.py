@@ -65,8 +65,6 @@ def plan(
     schema: TableSchema, files: Sequence[LandedFile], *, threads: int, others_wait: bool, piece_bytes: int | None = None
 ) -> Plan:
     """For all rows of the files; `piece_bytes` for pieces of this size, whatever is best."""
-    if not schema.columns:
-        return Plan([])  # nothing to load
     narrow = _has_full_groups(files)
     if piece_bytes is None and not narrow and _may_slice(schema) and sum(file.rows for file in files) >= GROUP_ROWS:
         pieces = cut_groups(files, PIECE_BYTES, threads)

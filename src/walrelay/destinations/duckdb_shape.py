@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.duckdb_names import folded, refuse_twins
+from walrelay.destinations.duckdb_places import Places
 from walrelay.destinations.duckdb_progress import NO_COLUMNS, HeldColumn, ProgressBook, Shape, of_columns, place
 from walrelay.destinations.duckdb_types import quoted
-from walrelay.errors import CopyAgainError, DestinationError, NameClashError
+from walrelay.errors import CopyAgainError, DestinationError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
+from walrelay.model.retyping import keeps_values, source_type
 from walrelay.model.schema import Column, SchemaVersion, TableSchema
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-WIDENING = frozenset({("SMALLINT", "INTEGER"), ("SMALLINT", "BIGINT"), ("INTEGER", "BIGINT"), ("FLOAT", "DOUBLE")})
-"""Changes of a column's type that leave its values as they are. Any other may have computed new ones."""
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 
 
@@ -37,15 +37,17 @@ class Wanted:
         column = self.column
         attnum = column.attnum or (self.held.attnum if self.held else 0)
         added = self.held is None or self.held.added
-        return HeldColumn(column.name, attnum, duckdb_column_type(column), added)
+        return HeldColumn(column.name, attnum, duckdb_column_type(column), added, source_type(column.type))
 
     @property
     def is_told(self) -> bool:
         """Whether what is here, and changes, are enough to know what older rows hold."""
         if self.held is None:
             return not self.column.filled
-        before, now = self.held.type, self.becomes().type
-        return before == now or (before, now) in WIDENING or _is_wider(before, now)
+        before, now = self.held, self.becomes()
+        if before.source_type and not keeps_values(before.source_type, now.source_type):
+            return False
+        return before.type == now.type or _is_wider(before.type, now.type)
 
 
 def match_columns(columns: tuple[Column, ...], held: tuple[HeldColumn, ...]) -> list[Wanted]:
@@ -71,14 +73,21 @@ class ShapeKeeper:
         self._connection = connection
         self._catalog = catalog
         self._book = book
+        self._places = Places(connection, catalog, book)
 
     def follow(self, held: Shape | None, version: SchemaVersion, *, whole: bool) -> Shape:
         """The table's shape for changes of this version: what is there when the version is older, else the new one.
         `whole`: it was copied, and so has to hold in every row what the source holds."""
+        if held is not None and version.schema.id in self._places.moved:
+            # By another table, which has its name now.
+            held = replace(held, name=self._places.moved[version.schema.id])
         if held is not None and not held.is_behind(version):
+            if held.name != version.schema.name:
+                held = replace(held, name=self._places.return_name(version.schema.id, held.name))
             return held
         if held is None:
             held = self._found(version.schema)
+        version = self._named_now(held, version)
         shape = self._create(version) if held is None else self._alter(held, version, whole)
         self._book.reshape(version.schema.id, shape)
         self._book.describe(version.schema)
@@ -87,7 +96,7 @@ class ShapeKeeper:
 
     def _found(self, schema: TableSchema) -> Shape | None:
         """The table as it stands, when an earlier walrelay that recorded no shapes has copied it."""
-        if self._book.owner(schema.name) != schema.id:
+        if self._book.holding(schema.name) not in self._book.placed(schema.id):
             return None
         rows = self._connection.execute(
             "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = ? AND schema_name = ?"
@@ -99,11 +108,18 @@ class ShapeKeeper:
         columns = tuple(HeldColumn(name, 0, type_) for name, type_ in rows if name != NO_COLUMNS)
         return Shape(schema.name, columns, Lsn(0), 0)
 
+    def _named_now(self, held: Shape | None, version: SchemaVersion) -> SchemaVersion:
+        """The version, with the name that the table is to have."""
+        schema = version.schema
+        if held is not None and held.name == schema.name:
+            return version
+        return replace(version, schema=replace(schema, name=self._places.wanted(schema.id, schema.name)))
+
     def _create(self, version: SchemaVersion) -> Shape:
         schema = version.schema
         self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._catalog)}.{quoted(schema.name.schema)}")
         refuse_twins(self._connection, schema)
-        self._make_room(schema)
+        self._places.make_room(schema.id, schema.name)
         columns = of_columns(schema)
         described = ", ".join(f"{quoted(one.name)} {one.type}" for one in columns) or f"{NO_COLUMNS} BOOLEAN"
         self._connection.execute(f"CREATE TABLE {place(self._catalog, schema.name)} ({described})")
@@ -113,26 +129,28 @@ class ShapeKeeper:
         schema = version.schema
         wanted = match_columns(schema.columns, held.columns)
         if whole:
-            self._refuse_guesses(held, wanted)
+            self._refuse_guesses(held, version, wanted)
         columns = tuple(one.becomes() for one in wanted)
         if held.name != schema.name:
-            self._move(held.name, schema)
-        if [(one.name, one.type) for one in columns] != [(one.name, one.type) for one in held.columns]:
+            self._places.move(schema.id, held.name, schema.name)
+        # Not by names and types: a column that was dropped and added again may look as the one before it.
+        if todo := list(steps(held.columns, wanted)):
             refuse_twins(self._connection, schema)
             table = place(self._catalog, schema.name)
-            for step in steps(held.columns, wanted):
+            for step in todo:
                 self._step(f"ALTER TABLE {table} {step}", schema.name)
                 hit("destination.ddl")
         return Shape(schema.name, columns, version.from_lsn, version.version)
 
-    def _refuse_guesses(self, held: Shape, wanted: list[Wanted]) -> None:
+    def _refuse_guesses(self, held: Shape, version: SchemaVersion, wanted: list[Wanted]) -> None:
         """A column may come with values in rows that are here already, or change those it has; the log has only what
         was written since. Then the rows have to be fetched."""
         unknown = [one.column.name for one in wanted if not one.is_told]
-        if unknown and self._connection.execute(f"SELECT 1 FROM {place(self._catalog, held.name)} LIMIT 1").fetchall():
-            raise CopyAgainError(
-                f"{held.name} was altered: what its older rows hold in {', '.join(unknown)} is not in the change log"
-            )
+        if not unknown and not version.doubt:
+            return
+        if self._connection.execute(f"SELECT 1 FROM {place(self._catalog, held.name)} LIMIT 1").fetchall():
+            why = version.doubt or f"what its older rows hold in {', '.join(unknown)} is not in the change log"
+            raise CopyAgainError(f"{held.name} was altered: {why}")
 
     def _step(self, statement: str, name: TableName) -> None:
         import duckdb
@@ -144,39 +162,6 @@ class ShapeKeeper:
                 f"a column of {name} has changed its type, and DuckDB cannot convert what is there",
                 hint="Copy the table again.",
             ) from error
-
-    def _move(self, old: TableName, schema: TableSchema) -> None:
-        """The table has another name now, or stands in another schema."""
-        new = schema.name
-        self._make_room(schema)
-        if old.schema == new.schema:
-            self._connection.execute(f"ALTER TABLE {place(self._catalog, old)} RENAME TO {quoted(new.name)}")
-        else:
-            self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._catalog)}.{quoted(new.schema)}")
-            there, here = place(self._catalog, old), place(self._catalog, new)
-            self._connection.execute(f"CREATE TABLE {here} AS SELECT * FROM {there}")
-            self._connection.execute(f"DROP TABLE {there}")
-        self._book.rename(schema.id, new)
-
-    def _make_room(self, schema: TableSchema) -> None:
-        """Put aside what has the table's name: in Postgres the name is this one's, so the other has lost it."""
-        name = schema.name
-        there = self._connection.execute(
-            "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ?", [self._catalog]
-        ).fetchall()
-        if all(folded(*one) != folded(name.schema, name.name) for one in there):
-            return
-        owner = self._book.owner(name)
-        if owner == schema.id:
-            return
-        if owner is None:
-            raise NameClashError(
-                f"{name} is in DuckDB already, and walrelay has not made it",
-                hint="Drop or rename it, or choose another file.",
-            )
-        aside = TableName(name.schema, f"{name.name} {owner}")
-        self._connection.execute(f"ALTER TABLE {place(self._catalog, name)} RENAME TO {quoted(aside.name)}")
-        self._book.rename(owner, aside)
 
     def _comment(self, schema: TableSchema) -> None:
         self._connection.execute(comment(place(self._catalog, schema.name), schema))

@@ -42,8 +42,6 @@ class Survey:
     last_ordinal: int
     olds: int
     unchanged: int
-    nameless: int
-    """Updates and deletes that do not say which row they mean."""
     unchanged_names: tuple[str, ...] | None = None
     """The columns that some change left out, when that is known."""
 
@@ -66,7 +64,6 @@ class Survey:
             last_ordinal=pc.max(changes.column("ordinal")).as_py(),
             olds=olds,
             unchanged=len(changes) - unchanged.null_count,
-            nameless=updates + deletes - olds,
             unchanged_names=tuple(pc.unique(pc.list_flatten(unchanged)).to_pylist()),
         )
 
@@ -86,6 +83,6 @@ class Survey:
 SURVEY = """
 SELECT count(*), count(*) FILTER (op = 'insert'), count(*) FILTER (op = 'update'), count(*) FILTER (op = 'delete'),
     count(*) FILTER (op = 'truncate'), min(commit_lsn), max(commit_lsn), max(ordinal), count(old_kind),
-    count(unchanged), count(*) FILTER (op IN ('update', 'delete') AND old_kind IS NULL)
+    count(unchanged)
 FROM {source}
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ import pyarrow.compute as pc
 from walrelay.decode.base import TEXT, Tally
 from walrelay.decode.json_text import json_objects
 from walrelay.decode.retarget import retarget_struct
+from walrelay.errors import ConfigError
 from walrelay.log.manifest import DataFile, Entry
 from walrelay.log.reader import LogReader, TableBatch
+from walrelay.log.table_names import table_named, version_at
 from walrelay.model.changes import Change
 from walrelay.model.lsn import Lsn
-from walrelay.model.names import TableId
+from walrelay.model.names import TableId, TableName
 from walrelay.model.schema import SchemaVersion, TableSchema
 from walrelay.model.special import SpecialValues
 from walrelay.model.visibility import VisibleTransactions
@@ -67,8 +69,12 @@ class EventBatch:
     ranges: tuple[TableRange, ...] | None = None
     """The tables that take part, each from its own position; None is all of them, from `after`."""
     location: str = field(default="", repr=False)
-    """The log's address, for readers outside of this process."""
-    spark: SparkSession | None = field(default=None, repr=False, compare=False)
+    """The log's address, for readers outside of this process; without a secret."""
+    format: Callable[[], str] = field(default=lambda: "walrelay", repr=False, compare=False)
+    """By which Spark reads the log at `location`."""
+    spark: Callable[[], SparkSession] | None = field(default=None, repr=False, compare=False)
+    shapes: tuple[SchemaVersion, ...] = ()
+    """Shapes that tables have at `to` and that no change has shown: they were altered, and not written to since."""
 
     def entries(self) -> list[Entry]:
         """The segments; the first and the last may hold more than this batch."""
@@ -121,14 +127,32 @@ class EventBatch:
         for segment in self.log.segments(self.after, self.to, set(ranges)):
             yield [chosen(batches, ranges) for batches in segment]
 
-    def dataframe(self, table: str | None = None) -> DataFrame:
-        """The batch's changes as a Spark DataFrame, read in parallel; typed when `table` names one."""
+    def dataframe(self, table: str | TableId | None = None) -> DataFrame:
+        """The batch's changes as a Spark DataFrame, read in parallel; typed when `table` names one, or is its id.
+
+        A name means the table of this batch that has it at the batch's end, or else the last that had it within. The
+        columns are those that hold at the batch's end. The same batch always gives the same rows and columns, whatever
+        has become of the table since.
+        """
         assert self.spark is not None, "this destination was given no Spark session"
-        reader = self.spark.read.format("walrelay").option("log", self.location)
+        reader = self.spark().read.format(self.format()).option("log", self.location)
         reader = reader.option("from", str(self.after)).option("to", str(self.to))
         if self.ranges is not None:
             reader = reader.option("ranges", ranges_to_json(self.ranges))
-        return (reader.option("table", table) if table is not None else reader).load()
+        if table is not None:
+            version = self._declared(table)
+            reader = reader.option("table_id", version.schema.id).option("schema_version", version.version)
+        return reader.load()
+
+    def _declared(self, table: str | TableId) -> SchemaVersion:
+        if isinstance(table, TableId):
+            return version_at(self.log, table, self.to)
+        try:
+            name = TableName.parse(table)
+        except ValueError as error:
+            raise ConfigError(str(error), hint="Give schema.table, or the table's id.") from error
+        among = None if self.ranges is None else {one.table for one in self.ranges}
+        return table_named(self.log, name, self.after, self.to, among)
 
 
 def json_lines(

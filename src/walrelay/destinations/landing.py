@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,16 @@ GROUP_ROWS = 122_880
 leaves some half full, and joins them later, which takes as long again (decision 0006)."""
 GROUP_BYTES = 64 * 1024 * 1024
 """Of Arrow data in a row group at most; rows wider than half a kilobyte make groups of a half, a quarter and so on."""
+
+BARE = pa.schema([("row", pa.bool_())])
+"""How rows without columns land: Parquet has none."""
+
+
+def landable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch as a file can hold it."""
+    return (
+        batch if batch.num_columns else pa.RecordBatch.from_arrays([pa.nulls(batch.num_rows, pa.bool_())], schema=BARE)
+    )
 
 
 class Landing:
@@ -68,6 +79,8 @@ class Landing:
     def _open(self) -> None:
         # The driver makes and removes the directory: a task that outlives its killed run must not bring it back.
         self._path = self._directory / f"{self._attempt}-{len(self._done)}.parquet"
+        # Parquet's writer would make it by the umask.
+        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         # These files are read once, by a machine, soon: no compression, no dictionaries, no statistics.
         self._writer = pq.ParquetWriter(
             self._path,

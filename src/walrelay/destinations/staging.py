@@ -7,17 +7,20 @@ nobody's and removes it. There is no lock file to delete by hand.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
-import time
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
 from walrelay.errors import DestinationBusyError, DiskFullError, StagingError, StagingUnwritableError
+from walrelay.stores.file_lock import FileLock, HeldError
 
+SHARED_MEMORY = Path("/dev/shm")
+"""For what nobody reads again, where there is some."""
 _LOCK = "lock"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
@@ -37,53 +40,6 @@ def staging_failure(error: OSError, path: str | Path) -> StagingError:
     )
 
 
-class RunLock:
-    """An exclusive lock on a directory, held by this process until `release` or death."""
-
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / _LOCK
-        self._handle: int | None = None
-
-    def acquire(self) -> int | None:
-        """None when the lock is ours now, else the process id of its holder (0 when unknown)."""
-        while True:
-            self._path.parent.mkdir(exist_ok=True)
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.read(handle, 32).decode("ascii", "replace").strip()
-                os.close(handle)
-                return int(holder) if holder.isdigit() else 0
-            if self._still_there(handle):
-                os.truncate(handle, 0)
-                os.pwrite(handle, str(os.getpid()).encode(), 0)
-                self._handle = handle
-                return None
-            # The last holder removed the file between our open and our lock: what we locked is nobody's.
-            os.close(handle)
-
-    def _still_there(self, handle: int) -> bool:
-        try:
-            return os.path.samestat(os.fstat(handle), self._path.stat())
-        except FileNotFoundError:
-            return False
-
-    def release(self) -> None:
-        """Remove the directory with all that is in it, then let go."""
-        handle, self._handle = self._handle, None
-        if handle is None:
-            return
-        directory = self._path.parent
-        for entry in directory.iterdir():
-            if entry != self._path:
-                _remove(entry)
-        self._path.unlink(missing_ok=True)
-        with suppress(OSError):
-            directory.rmdir()
-        os.close(handle)
-
-
 def _remove(entry: Path) -> None:
     if entry.is_dir() and not entry.is_symlink():
         shutil.rmtree(entry, ignore_errors=True)
@@ -94,36 +50,83 @@ def _remove(entry: Path) -> None:
 @contextmanager
 def staging_area(root: Path, *, timeout: timedelta, notify: Callable[[str], None]) -> Iterator[Path]:
     """`root` for this run alone, empty; waits for another run that has it, up to `timeout`. Gone afterwards."""
-    lock = RunLock(root)
-    deadline = time.monotonic() + timeout.total_seconds()
-    told = False
+    told: list[str] = []
+
+    def waiting(holder: str) -> None:
+        if not told:
+            notify(f"waiting for another walrelay run to finish with {root}: {holder}")
+        told.append(holder)
+
     try:
-        while (holder := lock.acquire()) is not None:
-            if time.monotonic() >= deadline:
-                raise DestinationBusyError(
-                    f"another walrelay run (process {holder or 'unknown'}) has been using {root} for too long",
-                    hint="Wait until it has ended, or stop it; or choose another destination or --staging DIR.",
-                )
-            if not told:
-                notify(f"waiting for another walrelay run (process {holder or 'unknown'}) to finish with {root}")
-                told = True
-            time.sleep(0.2)
-        for entry in root.iterdir():
-            if entry.name != _LOCK:
-                _remove(entry)
+        lock = _lock(root, timeout.total_seconds(), waiting)
+    except HeldError as error:
+        raise DestinationBusyError(
+            f"another walrelay run has been using {root} for too long: {error.holder}",
+            hint="Wait until it has ended, or stop it; or let this one land its copies elsewhere with --staging DIR.",
+        ) from None
     except OSError as error:
-        lock.release()
         raise staging_failure(error, root) from error
     try:
+        _empty(root)
         yield root
     finally:
-        lock.release()
+        _leave(root, lock)
+
+
+def temporary_root(base: Path | None = None) -> Path:
+    """Where this user's runs have their temporary directories, by default below the system's."""
+    parent = (base or Path(tempfile.gettempdir())) / f"walrelay-{os.getuid()}"
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return parent
+
+
+class RunDirectory:
+    """A new directory below `parent`, ours until `remove`; those of dead runs are swept first. OSError where none can
+    be made."""
+
+    def __init__(self, parent: Path) -> None:
+        sweep(parent)
+        self.path = parent / f"run-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._lock = _lock(self.path, 0.0)
+
+    def remove(self) -> None:
+        """With all that is in it. Whoever still writes there, a process that is about to end, only loses files."""
+        _leave(self.path, self._lock)
+
+
+def sweep_leftovers() -> None:
+    """Remove what runs of this user have left in temporary places that are dead by now."""
+    for base in (None, SHARED_MEMORY if SHARED_MEMORY.is_dir() else None):
+        with suppress(OSError):
+            sweep(temporary_root(base))
 
 
 def sweep(parent: Path) -> None:
     """Remove run directories under `parent` whose runs are dead."""
     for directory in parent.glob("run-*"):
-        lock = RunLock(directory)
-        with suppress(OSError):
-            if lock.acquire() is None:
-                lock.release()
+        with suppress(OSError, HeldError):
+            _leave(directory, _lock(directory, 0.0))
+
+
+def _lock(directory: Path, patience: float, waiting: Callable[[str], None] | None = None) -> FileLock:
+    while True:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        try:
+            return FileLock(directory / _LOCK, f"a walrelay run that lands copies in {directory}", patience, waiting)
+        except FileNotFoundError:
+            continue  # the last holder has removed the directory this moment
+
+
+def _empty(directory: Path) -> None:
+    for entry in directory.iterdir():
+        if entry.name != _LOCK:
+            _remove(entry)
+
+
+def _leave(directory: Path, lock: FileLock) -> None:
+    """Remove the directory with all that is in it, then let go."""
+    _empty(directory)
+    (directory / _LOCK).unlink(missing_ok=True)
+    with suppress(OSError):
+        directory.rmdir()
+    lock.release()
