@@ -7,45 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
-import psycopg
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.spark.log_kit import Source
 from walrelay.destinations.events import EventBatch, TableRange
-from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader
 from walrelay.model.names import TableName
-from walrelay.postgres.source import PostgresSource
 
 pytestmark = pytest.mark.spark
-
-
-class Source:
-    """A database with a capture that is run on demand."""
-
-    def __init__(self, url: str, log: Path) -> None:
-        self.url, self.log = url, log
-        self._slot = f"s_{uuid4().hex[:12]}"
-        self.connection = psycopg.connect(url, autocommit=True)
-        self.connection.execute("CREATE TABLE orders (id int PRIMARY KEY, key uuid, at time, paid numeric(8,2))")
-        self.connection.execute("CREATE TABLE other (id int PRIMARY KEY)")
-        self.connection.execute("CREATE PUBLICATION p FOR TABLE orders, other")
-        self.capture()
-
-    def capture(self) -> None:
-        Capture(PostgresSource(self.url, publication="p"), slot=self._slot, log=self.log).run(until="caught-up")
-
-    def change(self, *statements: str) -> None:
-        for statement in statements:
-            self.connection.execute(statement)
-        self.capture()
-
-    def close(self) -> None:
-        self.connection.execute("SELECT pg_drop_replication_slot(%s)", (self._slot,))
-        self.connection.close()
 
 
 @pytest.fixture
@@ -158,7 +130,7 @@ def test_a_batch_as_a_dataframe_has_each_table_from_its_own_position(spark: Spar
     orders, other = (log.table(TableName("public", name)).schema.id for name in ("orders", "other"))
 
     def seen(*ranges: TableRange) -> list[tuple[str, str]]:
-        batch = EventBatch(log, log.start(), log.end(), ranges, location=str(source.log), spark=spark)
+        batch = EventBatch(log, log.start(), log.end(), ranges, location=str(source.log), spark=lambda: spark)
         frame = batch.dataframe().orderBy("commit_lsn")
         plain = [(str(change.table), str((change.row or {})["id"])) for change in batch.changes()]
         assert [(row.table, str(json.loads(row.row)["id"])) for row in frame.collect()] == plain

@@ -58,7 +58,7 @@ def test_one_that_lived_long_or_has_called_is_not_counted(query: Begun) -> None:
         query._stopping.clear()
         query._failed(RuntimeError("killed"))
     query.check()
-    assert set(query.delays[1:]) == {change_query.FIRST_DELAY}
+    assert set(query.delays[1:]) == {change_query.FIRST_DELAY.total_seconds()}
 
 
 def test_one_that_could_not_be_started_after_a_long_life_is_counted(query: Begun) -> None:

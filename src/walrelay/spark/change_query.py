@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from walrelay.backoff import delay_of
+from walrelay.destinations.staging import SHARED_MEMORY, RunDirectory, temporary_root
 from walrelay.errors import SparkJobError, SparkLostError, WalrelayError, from_text
 from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
 from walrelay.spark.failures import insist, spark_failures
+from walrelay.spark.secret_log import log_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,27 +28,19 @@ BRIDGE_SECONDS = 0.05
 SETTLE_SECONDS = 3.0
 """A query takes several seconds of a processor to start. First copies are better off without, and what is done by then
 needs none."""
+LONG_SETTLE_SECONDS = 60.0
+"""… in a run that ends once it has caught up: until then the log is looked at as often without Spark."""
 ATTEMPTS = 8
 """How often in a row a query is begun that ends soon, without having called. When several of Spark's Python processes
 are killed, each of them costs an attempt."""
-FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0
+FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=0.5), timedelta(seconds=10)
 """Before a lost query is begun again; twice as long each time in a row."""
 STEADY_SECONDS = 30.0
 """A query that lived this long was well, also when nothing came for which it could have called."""
-_SHARED_MEMORY = Path("/dev/shm")
-PREFIX = "walrelay-checkpoint-"
 _MANAGER_PACKAGES = ("checkpointing.", "")
 """Where Spark's versions have the class."""
 _STARTING = threading.Lock()
 """One query starts at a time: one that is no longer wanted may still be at it when the next of its name comes."""
-
-
-def sweep(root: Path) -> None:
-    """Remove the checkpoints of processes that were killed."""
-    for left in root.glob(f"{PREFIX}*-*"):
-        owner = left.name.removeprefix(PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _light_session(spark: SparkSession) -> SparkSession:
@@ -76,12 +68,13 @@ class ChangeQuery:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession],
         log: str,
         start: Lsn,
         take: Callable[[Lsn], None],
         name: str,
         notify: Callable[[str], None],
+        settle: float = SETTLE_SECONDS,
     ) -> None:
         self._spark = spark
         self._location = log
@@ -92,7 +85,7 @@ class ChangeQuery:
         self._notify = notify
         self._error: BaseException | None = None
         self._query: StreamingQuery | None = None
-        self._checkpoint: Path | None = None
+        self._checkpoint: RunDirectory | None = None
         self._stopping = threading.Event()
         self._begun = threading.Event()
         """Spark has called for the first time."""
@@ -101,7 +94,7 @@ class ChangeQuery:
         """For whoever decides what becomes of the query."""
         self._bridging: threading.Thread | None = None
         self._attempts = 0
-        self._delay = SETTLE_SECONDS
+        self._delay = settle
         self._living_since = math.inf
         """When Spark has started it; never, while it has not."""
 
@@ -144,7 +137,7 @@ class ChangeQuery:
         if known is not None and type(known) is not SparkJobError:
             self._error = known
         elif self._attempts < ATTEMPTS:
-            self._delay = min(FIRST_DELAY * 2**self._attempts, LONGEST_DELAY)
+            self._delay = delay_of(self._attempts + 1, FIRST_DELAY, LONGEST_DELAY).total_seconds()
             self._notify(f"Spark lost its streaming query ({why}); it begins again, and changes come in meanwhile")
             self._begun.clear()
             self.start()
@@ -167,17 +160,17 @@ class ChangeQuery:
 
     def _build(self) -> StreamingQuery:
         # Spark writes the checkpoint twice a batch: memory will do where there is some.
-        local = (self._spark.sparkContext.master or "").startswith("local")
-        root = _SHARED_MEMORY if local and _SHARED_MEMORY.is_dir() else None
-        sweep(root or Path(tempfile.gettempdir()))
-        self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
-        session = _light_session(self._spark)
-        stream = session.readStream.format("walrelay").option("log", self._location).option("from", str(self._start))
+        spark = self._spark()
+        local = (spark.sparkContext.master or "").startswith("local")
+        self._checkpoint = RunDirectory(temporary_root(SHARED_MEMORY if local and SHARED_MEMORY.is_dir() else None))
+        session = _light_session(spark)
+        log = log_address(session, self._location)
+        stream = session.readStream.format(log.format).option("log", log.location).option("from", str(self._start))
         return (
             stream.load()
             .writeStream.foreachBatch(self._batch)
             .queryName(self._name)
-            .option("checkpointLocation", str(self._checkpoint))
+            .option("checkpointLocation", str(self._checkpoint.path / "checkpoint"))
             .trigger(processingTime=TRIGGER)
             .start()
         )
@@ -211,11 +204,12 @@ class ChangeQuery:
     def _end(self) -> None:
         with self._owning:
             query, self._query = self._query, None
+            checkpoint, self._checkpoint = self._checkpoint, None
         if query is not None:
             with suppress(SparkLostError):  # then there is nothing to stop
                 insist("stopping the streaming query", query.stop)
-        if self._checkpoint is not None:
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
+        if checkpoint is not None:
+            checkpoint.remove()
 
     def _batch(self, _: DataFrame, _batch_id: int) -> None:
         """Spark's callback, one batch after the other, in a thread of its own."""

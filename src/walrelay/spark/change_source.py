@@ -3,21 +3,28 @@
 One row per change: position, table, kind, and the row before and after, as JSON text, or as typed structs when the
 option `table` names one. `spark.read` with the same options gives the log so far.
 
+A name may pass from table to table. It means the one that has it where the range ends (a stream's: the log, when it is
+started), or else the last that had it before; its changes are then followed by its id, through renames. The declared
+shape is that of the same place, and stays, since Spark's cannot change: older and newer changes are said in it, column
+by column as attribute numbers tell. A column that came later is not shown, one that was not there yet is NULL.
+
 Decoders are loaded where rows are read: Spark starts a process only to ask how far the log is, and it should not wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from walrelay.errors import ConfigError
+from walrelay.log.storage import public_url
+from walrelay.log.table_names import table_named
 from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
-from walrelay.model.names import TableName
+from walrelay.model.names import TableId, TableName
 from walrelay.model.schema import SchemaVersion
 from walrelay.model.special import SpecialValues
 from walrelay.spark.failures import as_text
@@ -25,7 +32,9 @@ from walrelay.spark.failures import as_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OWN_OPTIONS = ("log", "table", "from", "to", "ranges", "special_values", "partition_bytes")
+OWN_OPTIONS = ("log", "table", "from", "to", "special_values", "partition_bytes")
+_BATCH_OPTIONS = ("ranges", "table_id", "schema_version")
+"""How an `EventBatch` says what belongs to it."""
 PARTITION_BYTES = 64 * 1024 * 1024
 """Of data files one Spark task reads; a segment is never split."""
 _POSITION = "commit_lsn BIGINT, end_lsn BIGINT, ordinal BIGINT, xid BIGINT, commit_time TIMESTAMP, table STRING"
@@ -35,7 +44,8 @@ _POSITION = "commit_lsn BIGINT, end_lsn BIGINT, ordinal BIGINT, xid BIGINT, comm
 class LogOptions:
     """The options of a read, checked."""
 
-    log: str
+    log: str = field(repr=False)
+    """Its URL; may hold a secret that Spark was not told (`secret_log`)."""
     table: TableName | None
     start: str
     to: Lsn | None
@@ -43,15 +53,23 @@ class LogOptions:
     """From where on each table belongs to an `EventBatch`, as its `dataframe` says it."""
     special_values: SpecialValues
     partition_bytes: int
+    declared: tuple[TableId, int] | None = None
+    """The table and the version of its shape in which all of its changes are shown."""
 
     @classmethod
     def of(cls, options: Any) -> LogOptions:
         given = {key.lower(): value for key, value in dict(options).items()}
-        unknown = sorted(set(given) - set(OWN_OPTIONS))
+        unknown = sorted(set(given) - {*OWN_OPTIONS, *_BATCH_OPTIONS})
         if unknown:
             raise ConfigError(
                 f"unknown option: {unknown[0]}",
                 hint=f"format('walrelay') with a log knows: {', '.join(OWN_OPTIONS)}.",
+            )
+        if public_url(given["log"]) != given["log"]:
+            raise ConfigError(
+                "the option log holds a secret, and Spark shows options to whoever looks at a plan",
+                hint="Leave it out of the URL; put AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY into the environment of"
+                " the driver and the executors.",
             )
         policy = given.get("special_values", "null")
         if policy not in ("null", "clamp", "error"):
@@ -63,11 +81,26 @@ class LogOptions:
             if start not in ("earliest", "latest"):
                 Lsn.parse(start)
             size = int(given.get("partition_bytes", PARTITION_BYTES))
+            declared = (int(given["table_id"]), int(given["schema_version"])) if "table_id" in given else None
         except ValueError as error:
             raise ConfigError(
                 f"an option is wrong: {error}", hint="from: earliest, latest or an LSN; table: schema.table."
             ) from error
-        return cls(given["log"], table, start, to, given.get("ranges"), policy, size)
+        return cls(given["log"], table, start, to, given.get("ranges"), policy, size, declared)
+
+    def settled(self) -> LogOptions:
+        """With the table and its shape decided once: other processes ask later, when the name may mean another one."""
+        if self.table is None or self.declared is not None:
+            return self
+        log = LogView(self.log)
+        # A restarted stream goes on from its checkpoint, wherever `from` says it began.
+        after = Lsn(0) if self.start in ("earliest", "latest") else Lsn.parse(self.start)
+        version = table_named(log, self.table, after, log.end() if self.to is None else self.to)
+        return replace(self, declared=(version.schema.id, version.version))
+
+    def version(self) -> SchemaVersion | None:
+        """The declared shape of settled options."""
+        return None if self.declared is None else LogView(self.log).version(*self.declared)
 
     def start_lsn(self, reader: LogView) -> Lsn:
         match self.start:
@@ -80,12 +113,13 @@ class LogOptions:
 
 
 def change_ddl(options: LogOptions) -> str:
-    """The columns of the stream, as Spark DDL."""
+    """The columns of the stream, as Spark DDL; of settled options."""
     image = "STRING"
-    if options.table is not None:
+    version = options.version()
+    if version is not None:
         from walrelay.decode.table import spark_struct
 
-        image = spark_struct(LogView(options.log).table(options.table).schema)
+        image = spark_struct(version.schema)
     return (
         f"{_POSITION}, op STRING, schema_version INT, row {image}, old {image}, old_kind STRING,"
         " unchanged ARRAY<STRING>"
@@ -104,11 +138,9 @@ class _Changes:
     """What both readers do. Cold: what is opened is opened again where it is read."""
 
     def __init__(self, options: LogOptions) -> None:
-        self._options = options
-        self._version: SchemaVersion | None = None
+        self._options = options.settled()
+        self._version = self._options.version()
         self._opened: LogView | None = None
-        if options.table is not None:
-            self._version = LogView(options.log).table(options.table)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
@@ -137,10 +169,12 @@ class _Changes:
                 size = mine
         return found
 
-    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def _read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if partition is None:
+            return  # what Spark makes of a plan without partitions
         from walrelay.destinations.events import chosen, ranges_from_json
         from walrelay.log.reader import LogReader
-        from walrelay.spark.change_rows import typed, untyped
+        from walrelay.spark.change_rows import refuse_doubts, typed, untyped
 
         assert isinstance(partition, RangePartition)
         options, version = self._options, self._version
@@ -148,9 +182,12 @@ class _Changes:
         ranges = None if options.ranges is None else ranges_from_json(options.ranges)
         if ranges is not None:
             tables = ranges.keys() & (tables or ranges.keys())
-        batches = LogReader(options.log).batches(Lsn(partition.after), Lsn(partition.to), tables)
+        log = LogReader(options.log)
+        batches = log.batches(Lsn(partition.after), Lsn(partition.to), tables)
         for one in batches if ranges is None else chosen(batches, ranges):
             policy = options.special_values
+            if version is not None:
+                refuse_doubts(log, one.version, version)
             yield typed(one, version.schema, policy) if version else untyped(one, policy)
 
 

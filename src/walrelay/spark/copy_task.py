@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from walrelay.decode.base import Tally, Target
 from walrelay.decode.table import TableDecoder
 from walrelay.destinations.base import LandedFile
-from walrelay.destinations.landing import Landing
+from walrelay.destinations.landing import Landing, landable
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import SpecialValues
 from walrelay.postgres.connection import connect
@@ -46,12 +46,15 @@ class RangeResult:
     """Special values treated by policy, by name."""
 
 
-def range_batches(task: CopyTask, part: CtidRange, tally: Tally) -> Iterator[pa.RecordBatch]:
-    """The range as Arrow; each batch is good until the next is asked for."""
+def range_batches(
+    task: CopyTask, part: CtidRange, tally: Tally, *, keys: Collection[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """The range as Arrow; each batch is good until the next is asked for. `keys` names the columns whose values no
+    policy may treat."""
     connection = connect(task.source, application=task.application)
     try:
         import_snapshot(connection, task.snapshot)
-        decoder = TableDecoder(task.schema, tally)
+        decoder = TableDecoder(task.schema, tally, keys=keys)
         for rows in copy_rows(connection, task.schema, part, chunk_bytes=task.chunk_bytes):
             yield decoder.decode(rows)
     finally:
@@ -64,11 +67,12 @@ def land_range(task: CopyTask, part: CtidRange) -> RangeResult:
     tally = Tally(task.target, task.special_values)
     landing: Landing | None = None
     try:
-        for batch in range_batches(task, part, tally):
+        for batch in range_batches(task, part, tally, keys=task.schema.key_columns):
             result.rows += batch.num_rows
             if task.directory is not None:
-                landing = landing or Landing(task.directory, batch.schema, file_bytes=task.file_bytes)
-                landing.write(batch)
+                rows = landable(batch)
+                landing = landing or Landing(task.directory, rows.schema, file_bytes=task.file_bytes)
+                landing.write(rows)
         if landing is not None:
             result.files = list(landing.files())
     except BaseException:

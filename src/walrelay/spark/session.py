@@ -8,24 +8,27 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from walrelay.errors import JavaMissingError, SparkJobError, SparkStartError
+from walrelay.errors import JavaMissingError, SparkJobError
 from walrelay.spark.class_archive import archive_options
+from walrelay.spark.jvm import end_jvm, start_jvm
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
+GRACE_SECONDS = 3.0
+"""How long a session that is not wanted any more may take to find that its JVM is gone."""
+_STARTING = threading.Lock()
+"""Held while a session of our own is made."""
 FORGETTING = 10
 """How many jobs may fail until all dead workers are found; each finds as many as there are cores, or a few less."""
 
@@ -69,8 +72,10 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     chosen["spark.driver.extraJavaOptions"] += f" {archive_options()} -Dlog4j2.configurationFile=file:{quiet}"
     conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
     interrupt = signal.getsignal(signal.SIGINT)
-    with spark_failures("starting"):
-        SparkContext(conf=conf, gateway=_quiet_gateway(conf))
+    with _STARTING, spark_failures("starting"):
+        context: Any = SparkContext(conf=conf, gateway=start_jvm(conf))
+        # It prints a traceback when the JVM is killed, which whoever needed it says in better words.
+        context._accumulatorServer.handle_error = lambda *_: None
         if threading.current_thread() is threading.main_thread():
             # Spark takes Ctrl-C for itself; whoever handles it here ends in better order.
             signal.signal(signal.SIGINT, interrupt)
@@ -79,29 +84,17 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
 
 def running_session() -> SparkSession | None:
     """The active session, or the one that another thread has made: `active` is a matter of the thread."""
+    if "pyspark" not in sys.modules:
+        return None
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    if SparkContext._jvm is None:
+        return None  # it has ended, perhaps while a session was being made
     active = SparkSession.getActiveSession()
     if active is None and SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
     return active
-
-
-def _quiet_gateway(conf: SparkConf) -> JavaGateway:
-    """The JVM, with its own output in a file: it greets every user with warnings that mean nothing. They are shown
-    when it does not start."""
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
-
-    with tempfile.TemporaryFile() as words:
-        try:
-            gateway: JavaGateway = launch_gateway(conf, {"stdout": words, "stderr": words})  # type: ignore[no-untyped-call]
-        except PySparkRuntimeError as error:
-            words.seek(0)
-            said = words.read().decode("utf-8", "replace").strip().splitlines()[-5:]
-            raise SparkStartError("Spark did not start", hint="Its last words: " + " / ".join(said)) from error
-        return gateway
 
 
 def warm_workers(spark: SparkSession) -> None:
@@ -112,6 +105,12 @@ def warm_workers(spark: SparkSession) -> None:
             _use_workers(spark, 1)
 
     threading.Thread(target=warm, name="walrelay-warm-workers", daemon=True).start()
+
+
+def warm_when_started(session: Future[SparkSession]) -> None:
+    """The same, of a session that has just started, or has not."""
+    if session.exception() is None:
+        warm_workers(session.result())
 
 
 def forget_dead_workers(spark: SparkSession) -> None:
@@ -132,13 +131,23 @@ def _use_workers(spark: SparkSession, tasks: int) -> None:
 
 
 def stop_session() -> None:
-    """Stop the active session, if any: at the end of a command, so that its processes end before it does."""
+    """Stop the active session, if any: at the end of a command, so that its processes end before it does. One that is
+    just being started, in another thread, is not worth waiting for."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-    with suppress(Py4JError, ConnectionError):  # its JVM is gone, and whoever needed it has said so
-        session = running_session()
-        if session is not None:
-            session.stop()
+    started = _STARTING.acquire(blocking=False)
+    if not started:
+        end_jvm(at_once=True)
+        started = _STARTING.acquire(timeout=GRACE_SECONDS)
+    try:
+        with suppress(Py4JError, ConnectionError):  # its JVM is gone, and whoever needed it has said so
+            session = running_session() if started else None
+            if session is not None:
+                session.stop()
+        end_jvm()
+    finally:
+        if started:
+            _STARTING.release()
 
 
 def check_java() -> None:
@@ -155,7 +164,11 @@ def check_java() -> None:
 
 @cache
 def _java_version(java: str) -> int:
-    """0 when it does not say."""
+    """0 when it does not say. A JDK has it in a file, too: a JVM that is only asked takes a third of a second."""
+    release = Path(java).resolve().parent.parent / "release"
+    with suppress(OSError):
+        if match := re.search(r'^JAVA_VERSION="(\d+)', release.read_text("utf-8", "replace"), re.MULTILINE):
+            return int(match[1])
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     match = re.search(r'version "(\d+)', said)
     return int(match[1]) if match else 0

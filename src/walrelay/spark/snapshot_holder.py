@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -34,6 +35,13 @@ class HeldSnapshot:
 
     name: str
     application: str
+    pid: int
+    """The holder's."""
+
+    def release(self) -> None:
+        """When nobody is going to read: it would keep its lock on the table until it finds out."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
 
 
 def hold_snapshot(source: PostgresSource, table: TableName, *, idle_seconds: int) -> HeldSnapshot:
@@ -59,8 +67,11 @@ def hold_snapshot(source: PostgresSource, table: TableName, *, idle_seconds: int
     if failure is not None:
         raise failure
     if not answer.strip():
-        raise SourceError("the process that was to hold the snapshot died")
-    return HeldSnapshot(answer.strip(), application)
+        raise SourceError(
+            "the process that was to hold the snapshot died",
+            hint="Read again; if it keeps happening look whether the machine runs out of memory.",
+        )
+    return HeldSnapshot(answer.strip(), application, holder.pid)
 
 
 def _spark_pid() -> int:

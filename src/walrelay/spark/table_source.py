@@ -18,11 +18,12 @@ from walrelay.model.names import TableName
 from walrelay.postgres.catalog import find_table, read_schema
 from walrelay.postgres.connection import connect
 from walrelay.postgres.ranges import CtidRange, plan_ranges
+from walrelay.postgres.rights import naming_grants
 from walrelay.postgres.snapshot import import_snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.copy_task import CopyTask, range_batches
 from walrelay.spark.failures import as_text
-from walrelay.spark.snapshot_holder import hold_snapshot
+from walrelay.spark.snapshot_holder import HeldSnapshot, hold_snapshot
 
 OWN_OPTIONS = ("url", "table", "snapshot_idle_seconds")
 _TUNABLE = ("special_values", "unknown_types", "range_bytes", "max_ranges", "chunk_bytes")
@@ -83,32 +84,41 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        with as_text():
+        with as_text(), naming_grants(options.source, options.table):
             held = hold_snapshot(options.source, options.table, idle_seconds=options.idle_seconds)
-            with connect(options.source) as connection:
-                import_snapshot(connection, held.name)
-                table = find_table(connection, options.table)
-                schema = read_schema(connection, table, options.settings.unknown_types)
-            task = CopyTask(
-                source=options.source,
-                schema=schema,
-                snapshot=held.name,
-                target=SPARK,
-                special_values=options.settings.special_values,
-                chunk_bytes=options.settings.chunk_bytes,
-                file_bytes=options.settings.file_bytes,
-                application=held.application,
-            )
-            ranges = plan_ranges(
-                schema,
-                range_bytes=options.settings.range_bytes,
-                max_ranges=options.settings.max_ranges,
-                parallelism=os.cpu_count() or 1,
-            )
-            return [RangePartition(task, part) for part in ranges]
+            try:
+                return self._planned(held)
+            except BaseException:
+                held.release()
+                raise
+
+    def _planned(self, held: HeldSnapshot) -> list[InputPartition]:
+        options = self._options
+        with connect(options.source) as connection:
+            import_snapshot(connection, held.name)
+            table = find_table(connection, options.table)
+            schema = read_schema(connection, table, options.settings.unknown_types)
+        task = CopyTask(
+            source=options.source,
+            schema=schema,
+            snapshot=held.name,
+            target=SPARK,
+            special_values=options.settings.special_values,
+            chunk_bytes=options.settings.chunk_bytes,
+            file_bytes=options.settings.file_bytes,
+            application=held.application,
+        )
+        ranges = plan_ranges(
+            schema,
+            range_bytes=options.settings.range_bytes,
+            max_ranges=options.settings.max_ranges,
+            parallelism=os.cpu_count() or 1,
+        )
+        return [RangePartition(task, part) for part in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RangePartition)
-        with as_text():
+        if not isinstance(partition, RangePartition):
+            return  # Spark's own, when we have none: a partitioned table without partitions
+        with as_text(), naming_grants(partition.task.source, partition.task.schema.name):
             tally = Tally(SPARK, partition.task.special_values)
             yield from range_batches(partition.task, partition.part, tally)
