@@ -1,0 +1,1 @@
+"""Whether a destination holds what its source holds, proved while both run."""
