@@ -2,44 +2,74 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
-from threading import BoundedSemaphore, Event
+from threading import Event
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
-from walrelay.config.settings import Ack, CaptureSettings, CopySettings, capture_settings, copy_settings
+from walrelay.config.settings import (
+    SLOT_TIMEOUT,
+    Ack,
+    CaptureSettings,
+    CopySettings,
+    capture_settings,
+    copy_settings,
+)
 from walrelay.decode.warm import ensure_warm
-from walrelay.destinations.base import Destination, DestinationContext
-from walrelay.destinations.staging import staging_area, sweep
-from walrelay.errors import ConfigError, CopyFailedError, SparkLostError
+from walrelay.destinations.base import Destination, DestinationContext, Identity
+from walrelay.destinations.staging import staging_area, sweep_leftovers, temporary_root
+from walrelay.errors import (
+    ConfigError,
+    CopyFailedError,
+    KeptCurrentError,
+    SourceError,
+    SparkError,
+    StoppedError,
+    WalrelayError,
+)
 from walrelay.log.capture import Until
 from walrelay.log.identity import Lineage, read_lineage
 from walrelay.log.reader import LogReader
 from walrelay.log.storage import open_storage
-from walrelay.model.phases import Init, Ready, SyncDone
+from walrelay.log.view import LogView
+from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableId, TableName
+from walrelay.model.phases import Ready, SyncDone
+from walrelay.model.progress import Apply
+from walrelay.model.special import Special
 from walrelay.postgres.catalog import PublishedTable, published_tables, storage_of
 from walrelay.postgres.connection import connect
+from walrelay.postgres.identity import source_id, table_names
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
-from walrelay.spark.failures import insist
-from walrelay.spark.session import check_java, running_session, spark_session, warm_workers
-from walrelay.stores.base import PipelineLock, PipelineStore
+from walrelay.postgres.source_migrations import install
+from walrelay.spark.on_demand import SparkOnDemand
+from walrelay.spark.secret_log import LazyAddress
+from walrelay.spark.session import check_java, running_session, spark_session, warm_when_started
+from walrelay.stores.base import WHOLE_PIPELINE, PipelineLock, PipelineStore
+from walrelay.stores.facts import DESTINATION, ENDED
+from walrelay.stores.failures import StoreError
 from walrelay.stores.memory import MemoryStore
+from walrelay.stores.names import unique_name
+from walrelay.verify.report import VerifyReport
+from walrelay.verify.run import VerifyParts, verify
+from walrelay.workers.begin_anew import begin_anew as begin_pipeline_anew
 from walrelay.workers.capture_process import CaptureProcess
-from walrelay.workers.live import LiveParts, LiveRun
-from walrelay.workers.progress import CopyProgress
-from walrelay.workers.report import Listener, RunSummary, Silent, TableReport
+from walrelay.workers.copy_loop import CopyLoop
+from walrelay.workers.live import LiveRun
+from walrelay.workers.parts import LiveParts, RunParts
+from walrelay.workers.report import Listener, RunSummary, Silent
 from walrelay.workers.status import PipelineStatus
-from walrelay.workers.table_sync import CopyRun, sync_table
+from walrelay.workers.treated import counted
+from walrelay.workers.wishes import pause, resume, resync, rollback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +90,9 @@ class Pipeline:
 
     `spark` is the session to use; without one the active session, else a quiet local one (`spark_settings` override
     its defaults, see `walrelay.spark.session.LOCAL_SETTINGS`). `settings` says how to copy, `capture` how to capture.
+    `migrate_source` has the DDL trigger installed on the source when the pipeline starts (docs/how-to/follow-ddl.md).
+    `begin_anew` makes a new slot, a new log and new copies when the old ones turn out to be lost, instead of raising
+    the error that says so; as long as all is well it does nothing.
     """
 
     def __init__(
@@ -77,6 +110,8 @@ class Pipeline:
         log: str | Path | None = None,
         slot: str | None = None,
         capture: CaptureSettings | None = None,
+        migrate_source: bool = False,
+        begin_anew: bool = False,
     ) -> None:
         if mode not in get_args(Mode):
             raise ConfigError(f"no such mode: {mode}", hint=f"This version has: {', '.join(get_args(Mode))}.")
@@ -89,19 +124,26 @@ class Pipeline:
             )
         if mode != "copy" and log is None:
             raise ConfigError(f"mode {mode} needs a place for the change log", hint='Pipeline(…, log="DIR")')
+        if mode == "copy" and migrate_source:
+            raise ConfigError("mode copy follows no DDL", hint="Leave migrate_source out, or use mode both or changes.")
         self.id = id
         self.log = log
         self.slot = slot or default_slot(source.publication)
         self.capture = capture or capture_settings()
-        self.source = source
         self.destination = destination
         self.store: PipelineStore = store if store is not None else MemoryStore()
         self.mode = mode
         self.settings = settings or copy_settings()
-        self._spark = spark
+        self.source = replace(source, stall_timeout=self.settings.stall_timeout)
+        self.migrate_source = migrate_source
+        self.begin_anew = begin_anew
+        self._given = spark
         self._spark_settings = spark_settings
         self._listener: Listener = listener or Silent()
         self._stopping = Event()
+        self._asked = False
+        """Whether somebody wants it to stop; not when it stops by itself."""
+        self._spark = SparkOnDemand(self._start_spark, self._stopping)
         self._live: LiveRun | None = None
         self._thread: threading.Thread | None = None
         self._outcome: RunSummary | None = None
@@ -114,11 +156,75 @@ class Pipeline:
         summary in `.summary`. Mode `changes`: until `shutdown()` or, with `until="caught-up"`, until every change that
         was committed when it started is in the destination. Mode `both`: the same, and every table is ready.
         """
-        self._stopping.clear()
+        self._begin()
         return self._work(until)
 
+    def _begin(self) -> None:
+        self._stopping.clear()
+        self._asked = False
+        # In the thread of whoever runs it: the active session is a matter of the thread.
+        self._given = self._given or running_session()
+        self._spark = SparkOnDemand(self._start_spark, self._stopping)
+
     def _work(self, until: Until | None) -> RunSummary:
-        return self._run_copy() if self.mode == "copy" else self._run_live(until)
+        begun = time.monotonic()
+        sweep_leftovers()
+        try:
+            return self._run_copy() if self.mode == "copy" else self._remembering_its_end(until)
+        except (SparkError, StoppedError):
+            # Who asks for an end may end Spark as well: a service manager signals every process of a service.
+            if not self._asked:
+                raise
+            live = self._live
+            reports, changes = ((), 0) if live is None else (live.reports, live.changes)
+            return RunSummary(reports, time.monotonic() - begun, changes=changes)
+
+    def _remembering_its_end(self, until: Until | None) -> RunSummary:
+        """What ends a pipeline that should run on is kept for whoever asks later why it does not."""
+        try:
+            return self._beginning_anew(until)
+        except CopyFailedError:
+            raise  # each table's own failure is remembered
+        except WalrelayError as error:
+            if not self._asked and not isinstance(error, StoreError):
+                body = {"code": error.code, "message": error.message, "hint": error.hint, "at": time.time()}
+                with suppress(StoreError):
+                    self.store.store_fact(WHOLE_PIPELINE, ENDED, body)
+            raise
+
+    def _beginning_anew(self, until: Until | None) -> RunSummary:
+        """Once, when that was asked for and is the way back."""
+        try:
+            return self._run_live(until)
+        except WalrelayError as error:
+            if not (self.begin_anew and error.begins_anew) or self._asked:
+                raise
+            begin_pipeline_anew(
+                error,
+                source=self.source,
+                slot=self.slot,
+                log=str(self.log),
+                store=self.store,
+                notify=self._listener.notice,
+            )
+        self._stopping.clear()
+        return self._run_live(until)
+
+    def resync(self, *tables: str) -> None:
+        """Have these tables (all without names) copied again: now while it runs, else at the next start."""
+        resync(self.store, tables)
+
+    def rollback(self, table: str) -> None:
+        """Have the table go one phase back: of one in error, what it did before is tried again."""
+        rollback(self.store, table)
+
+    def pause(self) -> None:
+        """Write nothing more to the destination until `resume()`; capture goes on. Also holds after a restart."""
+        pause(self.store)
+
+    def resume(self) -> None:
+        """End a pause."""
+        resume(self.store)
 
     def start(self, until: Until | None = None) -> None:
         """Run in the background; `wait()` for its end."""
@@ -132,7 +238,7 @@ class Pipeline:
                 self._failure = error
 
         # Here, not in the thread: a shutdown() that comes before it runs must count.
-        self._stopping.clear()
+        self._begin()
         self._thread = threading.Thread(target=work, name="walrelay-pipeline")
         self._thread.start()
 
@@ -152,6 +258,14 @@ class Pipeline:
         """Where it stands; None before it runs. Not for mode `copy`, which tells its listener."""
         return self._live.status() if self._live is not None else None
 
+    def verify(self, tables: Collection[str] | None = None, repair: bool = False) -> VerifyReport:
+        """Compare source and destination, table by table, exactly, while both run or when neither does; with `repair`
+        bring the rows that differ (docs/how-to/verify.md). Not for mode `copy`, which keeps no log."""
+        if self.log is None:
+            raise ConfigError("mode copy keeps no change log to compare by", hint="Use mode both.")
+        parts = VerifyParts(self.id, self.source, self.destination, self.store, str(self.log), self.settings)
+        return verify(parts, tables, repair=repair)
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -164,89 +278,164 @@ class Pipeline:
     def _run_live(self, until: Until | None) -> RunSummary:
         assert self.log is not None
         begun = time.monotonic()
-        if self._spark is None and running_session() is None:
+        if self._given is None:
             check_java()  # before anything is made that would have to be taken back
+        if self.migrate_source:
+            self._migrate_source()
         ensure_warm(self._listener.notice)
         location = str(self.log)
         with self.store.acquire_pipeline_lock() as lock:
             self.store.load_table_replication_states()
             self.store.load_table_schemas()
-            with connect(self.source, application="walrelay discovery") as connection:
+            self.store.store_fact(WHOLE_PIPELINE, ENDED, None)
+            with connect(self.source, application="walrelay discovery", stopping=self._stopping) as connection:
                 tables = published_tables(connection, self.source.publication)  # raises when there is none
-                target = flushed_lsn(connection) if until is not None else None
-            process = self._capture_process(location)
-            self.destination.startup(self._context())
+                identity = source_id(connection)
+                source_lsn = flushed_lsn(connection)
+            process = self._capture_process(location, until)
+            before = self._treated(location)
+            self.destination.startup(self._context(tables, identity))
             try:
+                self._remember_destination()
                 process.start()
-                spark = self._session()
                 if self.mode == "both" and self._has_to_copy(tables):
-                    warm_workers(spark)
+                    self._spark.begin().add_done_callback(warm_when_started)
                 lineage = self._wait_for_log(process, location)
                 if lineage is None:
                     return RunSummary((), time.monotonic() - begun)
                 with self._staging() as staging:
-                    live = LiveRun(self._live_parts(location, lineage, process, staging, lock))
+                    live = LiveRun(self._live_parts(location, lineage, process, staging, lock, source_lsn))
                     self._live = live
-                    live.run(target)
+                    live.run(source_lsn if until is not None else None)
             finally:
                 try:
                     process.stop()
                 finally:
                     self.destination.shutdown()
-        summary = RunSummary(tuple(live.reports), time.monotonic() - begun, changes=live.changes)
+            live.remember_head()
+        summary = RunSummary(
+            live.reports,
+            time.monotonic() - begun,
+            changes=live.changes,
+            treated_changes=self._treated(location) - before + live.treated,
+        )
         if summary.failed and until is not None:
             raise failed(summary)
         return summary
 
-    def _session(self) -> SparkSession:
-        self._spark = spark_session(self._spark, self._spark_settings)
-        return self._spark
+    def _migrate_source(self) -> None:
+        with connect(self.source, application="walrelay migrate-source") as connection:
+            action = install(connection)
+        if action != "unchanged":
+            self._listener.notice(f"the DDL trigger on the source is {action}")
+
+    @staticmethod
+    def _treated(location: str) -> Counter[Special]:
+        """What capture has treated by policy since the log began."""
+        storage = open_storage(location)
+        return counted(LogView(storage).treated()) if read_lineage(storage) is not None else Counter()
+
+    def _start_spark(self) -> SparkSession:
+        return spark_session(self._given, self._spark_settings)
 
     def _has_to_copy(self, tables: list[PublishedTable]) -> bool:
         phases = self.store.get_table_replication_states()
         return any(not isinstance(phases.get(table.id), SyncDone | Ready) for table in tables)
 
-    def _context(self) -> DestinationContext:
+    def _remember_destination(self) -> None:
+        """What is remembered of the tables is true of this destination alone."""
+        ask: Callable[[], Identity | None] = getattr(self.destination, "identity", lambda: None)
+        identity = ask()
+        if identity is not None:
+            self.store.store_fact(WHOLE_PIPELINE, DESTINATION, asdict(identity))
+
+    def _remembered_destination(self) -> Identity | None:
+        found = self.store.get_facts(DESTINATION).get(WHOLE_PIPELINE)
+        return None if found is None else Identity(**found)
+
+    def _names_now(self, tables: Collection[TableId]) -> dict[TableId, TableName] | None:
+        """What the source calls these tables; None when it cannot be asked."""
+        try:
+            with connect(self.source, application="walrelay names", stopping=self._stopping) as connection:
+                return table_names(connection, tables)
+        except SourceError:
+            return None
+
+    def _context(self, tables: Iterable[PublishedTable], source_id: str | None) -> DestinationContext:
+        runs_on = self.mode != "copy"
         return DestinationContext(
             self.id,
             self.settings,
-            spark=self._session,
+            spark=self._spark,
             store=self.store,
             notify=self._listener.notice,
-            others_wait=self.mode != "copy",
+            others_wait=runs_on,
             stopping=self._stopping,
+            mode=self.mode,
+            source_id=source_id,
+            source_name=self.source.location,
+            pipeline_name=unique_name(self.store, self.id) if runs_on else None,
+            tables={table.id: table.name for table in tables},
+            names=self._names_now,
+            expected=self._remembered_destination() if runs_on else None,
         )
 
-    def _capture_process(self, location: str) -> CaptureProcess:
+    def _capture_process(self, location: str, until: Until | None) -> CaptureProcess:
         ack: Ack = self.capture.ack or ("destination" if open_storage(location).local else "log")
         return CaptureProcess(
             self.source,
             slot=self.slot,
             log=location,
-            settings=self.capture.model_copy(update={"ack": ack, "retain_age": self.capture.retain_age or RETAIN_AGE}),
+            settings=self.capture.model_copy(
+                update={
+                    "ack": ack,
+                    "retain_age": self.capture.retain_age or RETAIN_AGE,
+                    # One policy for both roads, unless capture was given one of its own.
+                    "special_values": self.capture.special_values
+                    if "special_values" in self.capture.model_fields_set
+                    else self.settings.special_values,
+                    "slot_timeout": self.capture.slot_timeout or (SLOT_TIMEOUT if until is not None else None),
+                    "stall_timeout": self.capture.stall_timeout
+                    if "stall_timeout" in self.capture.model_fields_set
+                    else self.settings.stall_timeout,
+                }
+            ),
             notify=self._listener.notice,
         )
 
     def _live_parts(
-        self, location: str, lineage: Lineage, process: CaptureProcess, staging: Path, lock: PipelineLock
+        self,
+        location: str,
+        lineage: Lineage,
+        process: CaptureProcess,
+        staging: Path,
+        lock: PipelineLock,
+        source_lsn: Lsn,
     ) -> LiveParts:
-        assert self._spark is not None
         return LiveParts(
+            **self._run_parts(staging).__dict__,
+            log=LogReader(location),
+            location=location,
+            address=LazyAddress(self._spark, location),
+            lineage=lineage,
+            process=process,
+            lock=lock,
+            source_lsn=source_lsn,
+            copies=self.mode == "both",
+            reader=unique_name(self.store, self.id),
+        )
+
+    def _run_parts(self, staging: Path) -> RunParts:
+        return RunParts(
             id=self.id,
             source=self.source,
             destination=self.destination,
             store=self.store,
             settings=self.settings,
             spark=self._spark,
-            log=LogReader(location),
-            location=location,
-            lineage=lineage,
-            process=process,
             staging=staging,
             listener=self._listener,
             stopping=self._stopping,
-            lock=lock,
-            copies=self.mode == "both",
         )
 
     def _wait_for_log(self, process: CaptureProcess, location: str) -> Lineage | None:
@@ -259,62 +448,38 @@ class Pipeline:
 
     def _run_copy(self) -> RunSummary:
         begun = time.monotonic()
-        tables = self._discover()
-        self.destination.startup(self._context())
-        try:
-            with self._staging() as staging:
-                reports = self._copy(tables, staging)
-        finally:
-            self.destination.shutdown()
-        summary = RunSummary(tuple(reports), time.monotonic() - begun)
+        with self.store.acquire_pipeline_lock():
+            self._refuse_to_forget()
+            with connect(self.source, application="walrelay discovery", stopping=self._stopping) as connection:
+                tables = published_tables(connection, self.source.publication)
+                storage = storage_of(connection, [table.id for table in tables])
+                identity = source_id(connection)
+            self._listener.run_started({table.name: storage[table.id].rows_estimate for table in tables})
+            self.destination.startup(self._context(tables, identity))
+            try:
+                ensure_warm(self._listener.notice)
+                with self._staging() as staging:
+                    reports = CopyLoop(self._run_parts(staging), tables, storage).run()
+            finally:
+                self.destination.shutdown()
+        summary = RunSummary(reports, time.monotonic() - begun)
         if summary.failed:
             raise failed(summary)
         return summary
 
-    def shutdown(self) -> None:
-        """Ask a run to stop. A copy: no retry and no further table begins, Spark's jobs are cancelled. Changes: what is
-        being written is finished, and capture ends cleanly."""
-        self._stopping.set()
-        if self._spark is not None and self.mode == "copy":
-            with suppress(SparkLostError):
-                insist("cancelling copies", self._spark.sparkContext.cancelAllJobs)
-
-    def _discover(self) -> list[PublishedTable]:
-        """The tables, largest first, so that the cores do not wait for a late giant."""
-        with connect(self.source, application="walrelay discovery") as connection:
-            tables = published_tables(connection, self.source.publication)
-            storage = storage_of(connection, [table.id for table in tables])
-        tables.sort(key=lambda table: storage[table.id].bytes, reverse=True)
-        self._listener.run_started({table.name: storage[table.id].rows_estimate for table in tables})
+    def _refuse_to_forget(self) -> None:
+        """A copy begins every table anew and brings no changes: not with the state of who keeps tables current."""
         self.store.load_table_replication_states()
-        self.store.update_table_replication_states({table.id: Init() for table in tables})
-        return tables
+        phases = self.store.get_table_replication_states().values()
+        kept = any(isinstance(phase, SyncDone | Ready) for phase in phases)
+        if kept or self.store.get_durable_progress(Apply()) is not None:
+            raise KeptCurrentError(f"the state of {self.id} belongs to a pipeline that keeps its tables current")
 
-    def _copy(self, tables: list[PublishedTable], staging: Path) -> list[TableReport]:
-        ensure_warm(self._listener.notice)
-        run = CopyRun(
-            id=uuid.uuid4().hex[:8],
-            source=self.source,
-            destination=self.destination,
-            store=self.store,
-            settings=self.settings,
-            spark=self._session(),
-            staging=staging,
-            listener=self._listener,
-            stopping=self._stopping,
-            reading=BoundedSemaphore(self.settings.max_tables),
-        )
-        names = {table.id: table.name for table in tables}
-        # Twice as many as are read at a time: while some are read, others are loaded.
-        pool = ThreadPoolExecutor(2 * self.settings.max_tables, thread_name_prefix="walrelay-sync")
-        with CopyProgress(self.source, run.id, names, self._listener):
-            try:
-                return list(pool.map(lambda table: sync_table(run, table), tables))
-            except BaseException:
-                self.shutdown()
-                raise
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+    def shutdown(self) -> None:
+        """Ask a run to stop. Copies: no retry and no further table begins, their jobs in Spark are cancelled. Changes:
+        what is being written is finished, and capture ends cleanly. May be called in a signal's handler."""
+        self._asked = True
+        self._stopping.set()
 
     @contextmanager
     def _staging(self) -> Iterator[Path]:
@@ -322,9 +487,7 @@ class Pipeline:
         root = self.settings.staging or self.destination.staging_root()
         timeout, notify = self.settings.busy_timeout, self._listener.notice
         if root is None:
-            parent = Path(tempfile.gettempdir()) / f"walrelay-{os.getuid()}"
-            parent.mkdir(mode=0o700, exist_ok=True)
-            sweep(parent)
+            parent = temporary_root()
             root, timeout = parent / f"run-{uuid.uuid4().hex[:8]}", timedelta(0)
         elif self.settings.staging is not None:
             root = root / ".walrelay-staging"

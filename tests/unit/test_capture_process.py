@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ class Supervised:
 
 @pytest.fixture
 def supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervised]:
-    monkeypatch.setattr(capture_process, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(capture_process, "LONGEST_DELAY", 0.01)
+    monkeypatch.setattr(capture_process, "FIRST_DELAY", timedelta(milliseconds=10))
+    monkeypatch.setattr(capture_process, "LONGEST_DELAY", timedelta(milliseconds=10))
     one = Supervised(tmp_path)
     yield one
     one.process._stopping.set()

@@ -98,6 +98,36 @@ def test_a_long_way_goes_in_pieces() -> None:
     assert len(writes.seen) == 5
 
 
+def test_what_is_in_the_copy_by_its_position_is_not_sent() -> None:
+    log, writes = Log(10), Writes()
+    assert made(log, writes).catch_up(LARGE, None, log.end(), log.start(), Lsn(55)) == log.end()
+    assert_one_after_the_other(writes.of(LARGE), 55, 110)
+
+
+@pytest.mark.parametrize("start", [110, 111, 500])
+def test_a_copy_that_holds_all_of_the_log_is_told_where_it_is(start: int) -> None:
+    log, writes = Log(10), Writes()
+    assert made(log, writes).catch_up(LARGE, None, log.end(), log.start(), Lsn(start)) == log.end()
+    assert writes.seen == [(110, 110, frozenset({LARGE}))]
+
+
+def test_tables_with_different_starts_go_together_each_from_its_own() -> None:
+    log, writes = Log(10), Writes()
+    catch_ups = made(log, writes)
+    starts: list[tuple[int, int, int]] = []
+    writes.write_events = lambda batch: starts.extend(  # type: ignore[method-assign]
+        (one.table, int(one.after), int(batch[1])) for one in batch[2]
+    )
+    catch_ups._send = writes.write_events
+    one, other = (catch_up._Request(t, None, log.end(), log.start()) for t in (LARGE, SMALL))
+    one.after, other.after = Lsn(10), Lsn(75)
+    catch_ups._write([one, other])
+    assert one.reached == other.reached == log.end()
+    assert_one_after_the_other([(after, end) for table, after, end in starts if table == LARGE], 10, 110)
+    small = [(after, end) for table, after, end in starts if table == SMALL and end > after]
+    assert_one_after_the_other(small, 75, 110)
+
+
 def test_it_ends_also_when_more_comes_with_each_write_than_a_piece_holds() -> None:
     log, writes = Log(10), Writes()
 

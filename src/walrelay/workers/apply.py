@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from walrelay.backoff import delays
 from walrelay.destinations.base import Destination
 from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import DestinationBusyError, WalrelayError
@@ -23,6 +25,7 @@ from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.phases import Catchup, Ready, SyncDone, SyncWait
 from walrelay.model.progress import Apply
+from walrelay.spark.secret_log import LazyAddress
 from walrelay.stores.base import PipelineStore
 from walrelay.workers.board import TableBoard
 from walrelay.workers.event_writer import EventWriter
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 64 * 1024 * 1024
 """Of data files in one write to the destination; a backlog comes in several. A larger one would be a little faster, but
 nothing is seen of it, and nobody else is let in, until it is through."""
-FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
+FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=0.2), timedelta(seconds=30)
 
 
 class ApplyWorker:
@@ -42,7 +45,7 @@ class ApplyWorker:
     def __init__(
         self,
         log: LogReader,
-        location: str,
+        address: LazyAddress,
         destination: Destination,
         writer: EventWriter,
         store: PipelineStore,
@@ -50,12 +53,13 @@ class ApplyWorker:
         *,
         reader: str,
         board: TableBoard | None,
-        spark: SparkSession | None,
+        spark: Callable[[], SparkSession] | None,
         stopping: threading.Event,
+        is_paused: Callable[[], bool],
         notify: Callable[[str], None],
     ) -> None:
         self.log = log
-        self._location = location
+        self._address = address
         self._destination = destination
         self._writer = writer
         self._store = store
@@ -64,6 +68,7 @@ class ApplyWorker:
         self._board = board
         self._spark = spark
         self._stopping = stopping
+        self._is_paused = is_paused
         self._notify = notify
         self._positions = ReaderPositions(log.storage)
         self._lock = threading.Lock() if board is None else board.writing
@@ -74,10 +79,10 @@ class ApplyWorker:
         """Every table that takes part has everything up to here."""
 
     def take(self, to: Lsn) -> None:
-        """A batch of Spark's: everything up to `to`."""
+        """A batch of Spark's: everything up to `to`. Nothing while paused; whoever ends the pause offers it again."""
         with self._lock:
             for end in cuts(self.log, self.position, to, BATCH_BYTES):
-                if self._stopping.is_set():
+                if self._stopping.is_set() or self._is_paused():
                     return
                 self._apply(end)
                 self._boundary()
@@ -110,7 +115,7 @@ class ApplyWorker:
         """Write everything up to `to`, whatever it takes, then record it."""
         if to <= self.position:
             return
-        for delay in self._patience():
+        for delay in delays(FIRST_DELAY, LONGEST_DELAY):
             ranges = self._board.ranges(to) if self._board is not None else None
             try:
                 self._write(ranges, to)
@@ -122,8 +127,8 @@ class ApplyWorker:
                     continue  # that table is out; the others go on without it
                 if not (error.retryable or isinstance(error, DestinationBusyError)):
                     raise
-                self._notify(f"{error.message}; next attempt in {delay:.1f} s")
-                if self._stopping.wait(delay):
+                self._notify(f"{error.message}; next attempt in {delay.total_seconds():.1f} s")
+                if self._stopping.wait(delay.total_seconds()):
                     return
         self.position = to
         self._record()
@@ -132,7 +137,8 @@ class ApplyWorker:
         if ranges == ():
             return
         after = self.position if ranges is None else min(one.after for one in ranges)
-        batch = EventBatch(self.log, after, to, ranges, location=self._location, spark=self._spark)
+        log = self._address
+        batch = EventBatch(self.log, after, to, ranges, location=log.location, format=log.format, spark=self._spark)
         hit("events.before_write")
         result = self._writer.write(batch)
         hit("events.after_write")
@@ -181,15 +187,7 @@ class ApplyWorker:
             else:
                 board.failed(next(iter(done)), error)
             return
-        board.positions.update(dict.fromkeys(done, self.position))
-        board.set_all(dict.fromkeys(done, Ready()))
+        board.taken_over(done, self.position)
         for table in done:
             board.succeeded(table)
         self._record()
-
-    @staticmethod
-    def _patience() -> Iterator[float]:
-        delay = FIRST_DELAY
-        while True:
-            yield delay
-            delay = min(2 * delay, LONGEST_DELAY)

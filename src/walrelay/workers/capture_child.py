@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import Any
 
 from walrelay.config.settings import capture_settings, failpoints_wanted
@@ -23,6 +24,8 @@ from walrelay.log.capture import Capture
 from walrelay.postgres.source import PostgresSource
 
 NAMED_FAILURE = 3
+PATIENCE_SECONDS = 10.0
+"""For a clean end when nobody is left to wait for it: what waits on the server may wait for ever."""
 
 
 def main() -> int:
@@ -62,6 +65,8 @@ def _stop_when_orphaned(capture: Capture) -> None:
     while os.read(0, 1024):
         pass
     capture.stop()
+    time.sleep(PATIENCE_SECONDS)
+    os._exit(1)
 
 
 def _say(**what: str) -> None:

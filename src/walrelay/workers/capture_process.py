@@ -9,22 +9,26 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
+from walrelay.backoff import delay_of
 from walrelay.config.settings import CaptureSettings
 from walrelay.errors import CaptureDiedError, WalrelayError, from_text
 from walrelay.log.capture import Until
+from walrelay.log.identity import read_lineage
 from walrelay.log.status import CaptureStatus, read_status
 from walrelay.log.storage import open_storage
 from walrelay.postgres.source import PostgresSource
 from walrelay.workers.capture_child import NAMED_FAILURE
 
-FIRST_DELAY = 0.5
-LONGEST_DELAY = 60.0
+FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=0.5), timedelta(seconds=60)
 STEADY_SECONDS = 30.0
 """A process that lived this long was well; the next crash waits only shortly again."""
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 6.0
 """How long a clean end may take before the process is killed; nothing is lost then either."""
+FIRST_PATIENCE_SECONDS = 1.0
+"""… before there is a log: all it can be at is to wait for its slot, which takes as long as others' transactions."""
 
 
 class CaptureProcess:
@@ -89,7 +93,8 @@ class CaptureProcess:
         if child is not None and child.poll() is None:
             child.terminate()
             try:
-                child.wait(PATIENCE_SECONDS)
+                began = read_lineage(self._storage) is not None
+                child.wait(PATIENCE_SECONDS if began else FIRST_PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
                 child.kill()
         self._thread.join()
@@ -102,7 +107,7 @@ class CaptureProcess:
             self._error = CaptureDiedError(f"capture can no longer be watched ({type(error).__name__}: {error})")
 
     def _keep_running(self) -> None:
-        delay = FIRST_DELAY
+        attempt = 0
         while not self._stopping.is_set():
             begun = time.monotonic()
             try:
@@ -112,10 +117,10 @@ class CaptureProcess:
                 code, how = 1, f"could not be started ({error.strerror})"
             if code == 0 or self._error is not None or self._stopping.is_set():
                 return
-            delay = FIRST_DELAY if time.monotonic() - begun > STEADY_SECONDS else delay
+            attempt = 1 if time.monotonic() - begun > STEADY_SECONDS else attempt + 1
+            delay = delay_of(attempt, FIRST_DELAY, LONGEST_DELAY).total_seconds()
             self._notify(f"capture {how}; it starts again in {delay:.1f} s, where it was")
             self._stopping.wait(delay)
-            delay = min(2 * delay, LONGEST_DELAY)
 
     def _run_child(self) -> int:
         """One life of the process: its exit code."""

@@ -26,9 +26,11 @@ _NOWHERE = Lsn(0)
 @dataclass
 class _Request:
     table: TableId
-    visible: str
+    visible: str | None
     target: Lsn
     since: Lsn
+    start: Lsn | None = None
+    """What ends up to here is in the copy; None is not known."""
     after: Lsn = _NOWHERE
     """How far it is."""
     reached: Lsn | None = None
@@ -56,18 +58,22 @@ class CatchUps:
         self._arriving = threading.Lock()
         self._writing = Turns()
 
-    def catch_up(self, table: TableId, visible: str, target: Lsn, since: Lsn) -> Lsn | None:
+    def catch_up(
+        self, table: TableId, visible: str | None, target: Lsn, since: Lsn, start: Lsn | None = None
+    ) -> Lsn | None:
         """Bring a table, copied under a snapshot that sees `visible`, to `target` or further (SEMANTICS 8); None when
-        the pipeline stops first. `since` is where the log was when the copy began."""
-        mine = _Request(table, visible, target, since)
+        the pipeline stops first. `since` is where the log was when the copy began. The copy holds everything that ends
+        up to `start`; behind it `visible` decides, or, without that, everything is the table's."""
+        mine = _Request(table, visible, target, since, start)
         with self._arriving:
             self._pending.append(mine)
         with self._writing, self._arriving:
             together, self._pending = self._pending, []
         if together:
-            start = self._log.start()
+            begin, end = self._log.start(), self._log.end()
             for one in together:
-                one.after = start
+                # Behind the log's end there is nothing up to `start`: the log has come as far before we are called.
+                one.after = min(max(one.start or begin, begin), max(end, one.target))
             self._write(together)
         mine.done.wait()
         if mine.error is not None:
@@ -100,17 +106,21 @@ class CatchUps:
         """
         tables = {one.table for one in together}
         target, since = max(one.target for one in together), min(one.since for one in together)
-        after, piece = together[0].after, PIECE_BYTES  # they go together, so all are as far
+        # They go together, the one that has the longest way ahead.
+        after, piece = min(one.after for one in together), PIECE_BYTES
         while True:
             for end in self._ends(after, since, max(self._log.end(), target), tables, piece):
                 if self._stopping.is_set():
                     return None
-                ranges = tuple(TableRange(one.table, after, unseen_by=one.visible) for one in together)
+                # Who has all of it already goes along, and is told how far he is.
+                ranges = tuple(
+                    TableRange(one.table, min(max(after, one.after), end), unseen_by=one.visible) for one in together
+                )
                 with self._writing:
                     self._send(self._batch(after, end, ranges))
                 after = end
                 for one in together:
-                    one.after = end
+                    one.after = max(one.after, end)
             if self._size(after, self._log.end(), tables) <= piece:
                 return after
             piece *= 2

@@ -1,36 +1,58 @@
-"""How changes leave us, whoever sends them: their shapes are in the store before, and only what is durable counts."""
+"""How changes leave us, whoever sends them: none is left out silently, their shapes are in the store before, and only
+what is durable counts."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from walrelay.destinations.base import Destination, WriteResult
 from walrelay.destinations.events import EventBatch
+from walrelay.log.manifest import Entry
 from walrelay.log.reader import LogReader
 from walrelay.model.names import TableId
 from walrelay.model.schema import TableSchema
-from walrelay.stores.base import SchemaStore
+from walrelay.model.special import Special
+from walrelay.stores.base import PipelineStore
+from walrelay.workers.quarantine import QuarantineRule
+from walrelay.workers.treated import record_changes
 
 
 class EventWriter:
     """Shared by the apply worker and the catch-ups."""
 
-    def __init__(self, log: LogReader, destination: Destination, store: SchemaStore) -> None:
+    def __init__(
+        self, log: LogReader, destination: Destination, store: PipelineStore, rule: QuarantineRule | None = None
+    ) -> None:
         self._log = log
         self._destination = destination
         self._store = store
+        self._rule = rule or QuarantineRule(store, "error")
         self._kept: set[tuple[TableId, int]] = set()
         """Versions that the store has."""
+        self.treated: Counter[Special] = Counter()
+        """Values that the destination has treated by policy since this was made."""
 
     def write(self, batch: EventBatch) -> WriteResult:
-        self._keep_shapes(batch)
-        return self._destination.write_events(batch).insist(f"the changes up to {batch.to}")
+        entries = batch.entries()
+        quarantine = self._rule.within(batch, entries)
+        self._rule.check(batch, quarantine)
+        self._keep_shapes(batch, entries)
+        result = self._destination.write_events(batch).insist(f"the changes up to {batch.to}")
+        self._rule.passed(batch, quarantine)
+        record_changes(self._store, result.treated)
+        for counts in result.treated.values():
+            self.treated.update(counts)
+        return result
 
-    def _keep_shapes(self, batch: EventBatch) -> None:
+    def _keep_shapes(self, batch: EventBatch, entries: list[Entry]) -> None:
         """What the destination, or anybody, asks the store about a table at an LSN is then right (SEMANTICS 17)."""
         taking = None if batch.ranges is None else {one.table for one in batch.ranges}
-        for entry in batch.entries():
+        for entry in entries:
             for file in entry.files:
                 if file.table is not None and (taking is None or file.table in taking):
                     self._keep(file.table, file.version)
+        for shown in batch.shapes:
+            self._store.store_table_schema(shown.schema, shown.from_lsn)
 
     def _keep(self, table: TableId, number: int) -> None:
         if (table, number) in self._kept:

@@ -24,6 +24,8 @@ _WAITING = (
 
 
 class TableLockedError(SourceError):
+    """A TRUNCATE or ALTER TABLE wanted the table while it was copied."""
+
     code = "source.table_locked"
     default_hint = "A TRUNCATE or ALTER TABLE wanted the table while it was copied; it was let through."
     retryable = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import psycopg
@@ -31,11 +31,11 @@ class CopyProgress:
     """Tells a listener how many rows have been read. What ended between two looks is missing until the table's end."""
 
     def __init__(
-        self, source: PostgresSource, run: str, tables: Mapping[TableId, TableName], listener: Listener
+        self, source: PostgresSource, run: str, names: Callable[[], Mapping[TableId, TableName]], listener: Listener
     ) -> None:
         self._source = source
         self._pattern = f"walrelay {run} %"
-        self._tables = tables
+        self._names = names
         self._listener = listener
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="walrelay-progress", daemon=True)
@@ -47,26 +47,18 @@ class CopyProgress:
         """Without waiting for the last look."""
         self._stop.set()
 
-    def __enter__(self) -> CopyProgress:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-        self._thread.join(timeout=5)
-
     def _watch(self) -> None:
         # Progress is a courtesy: whatever hinders it must not hinder the copy.
         seen: defaultdict[str, dict[int, int]] = defaultdict(dict)
         while not self._stop.is_set():
             with (
                 suppress(psycopg.Error, WalrelayError),
-                connect(self._source, application="walrelay progress") as look,
+                connect(self._source, application="walrelay progress", stopping=self._stop) as look,
             ):
                 while not self._stop.wait(INTERVAL_SECONDS):
                     for row in look.execute(_QUESTION, (self._pattern,)).fetchall():
                         seen[row.task][row.pid] = row.rows
-                        table = int(row.task.split()[-2])
-                        if not self._stop.is_set():
-                            self._listener.table_progress(self._tables[table], sum(seen[row.task].values()))
+                        name = self._names().get(int(row.task.split()[-2]))
+                        if name is not None and not self._stop.is_set():
+                            self._listener.table_progress(name, sum(seen[row.task].values()))
             self._stop.wait(1)

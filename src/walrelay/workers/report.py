@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -30,7 +31,9 @@ class RunSummary:
     tables: tuple[TableReport, ...]
     seconds: float
     changes: int = 0
-    """Changes written, in mode `changes`."""
+    """Changes written."""
+    treated_changes: Counter[Special] = field(default_factory=Counter)
+    """Values treated by policy in what was captured and written."""
 
     @property
     def rows(self) -> int:
@@ -42,8 +45,8 @@ class RunSummary:
 
     @property
     def treated(self) -> Counter[Special]:
-        """Values treated by policy, over all tables."""
-        return sum((table.treated for table in self.tables), Counter())
+        """Values treated by policy, over all tables and both roads."""
+        return sum((table.treated for table in self.tables), Counter(self.treated_changes))
 
     @property
     def failed(self) -> tuple[TableReport, ...]:
@@ -69,6 +72,33 @@ class Listener(Protocol):
     def table_finished(self, report: TableReport) -> None: ...
 
     def notice(self, message: str) -> None: ...
+
+
+class ReportBook:
+    """How each table's last copy ended, from several threads; the listener hears it at once."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._reports: dict[TableName, TableReport] = {}
+        self._lock = threading.Lock()
+
+    def add(self, report: TableReport) -> None:
+        """A failure that comes again and again is told once."""
+        with self._lock:
+            before = self._reports.pop(report.name, None)
+            self._reports[report.name] = report
+        if before is None or report.error is None or str(before.error) != str(report.error):
+            self._listener.table_finished(report)
+
+    def recovered(self, table: TableName) -> None:
+        """What was said of its failure holds no more."""
+        with self._lock:
+            if table in self._reports and self._reports[table].error is not None:
+                del self._reports[table]
+
+    def all(self) -> tuple[TableReport, ...]:
+        with self._lock:
+            return tuple(self._reports.values())
 
 
 class Silent:

@@ -1,40 +1,45 @@
-"""The table sync worker: copies one table, from snapshot to durable rows, and again when the connection was lost."""
+"""What a table sync worker does first: one copy of one table, from snapshot to durable rows."""
 
 from __future__ import annotations
 
 import shutil
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from threading import BoundedSemaphore, Event
 from typing import TYPE_CHECKING
 
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination, TableRows
-from walrelay.errors import SparkJobError, WalrelayError
+from walrelay.errors import SparkJobError, StoppedError, WalrelayError
 from walrelay.failpoints import hit
+from walrelay.model.fingerprints import Fingerprint
 from walrelay.model.lsn import Lsn
-from walrelay.model.phases import DataSync, Errored, FinishedCopy, NoRetry, TimedRetry
+from walrelay.model.names import TableId
+from walrelay.model.phases import DataSync, FinishedCopy, TableReplicationPhase
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special
 from walrelay.postgres.catalog import PublishedTable, read_schema
+from walrelay.postgres.fingerprints import look
+from walrelay.postgres.leaf_identities import refuse_odd_leaves
 from walrelay.postgres.ranges import CtidRange, plan_ranges
+from walrelay.postgres.rights import naming_grants
 from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot
 from walrelay.postgres.source import PostgresSource
-from walrelay.spark.copy_job import LandedCopy, run_copy_job
+from walrelay.spark.copy_job import JobName, LandedCopy, run_copy_job
 from walrelay.spark.copy_task import CopyTask
 from walrelay.spark.failures import insist
 from walrelay.spark.session import forget_dead_workers
 from walrelay.stores.base import PipelineStore
+from walrelay.workers.fingerprint_book import FingerprintBook
 from walrelay.workers.lock_watch import LockWatch, TableLockedError
 from walrelay.workers.progress import task_name
-from walrelay.workers.report import Listener, TableReport
-from walrelay.workers.retry import delays
+from walrelay.workers.report import Listener
+from walrelay.workers.standby_cut import StandbyCut, standby_cut
+from walrelay.workers.treated import record_copy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,14 +51,11 @@ process, under the task or before it, for which Spark has many words."""
 
 
 class WorkerLostError(SparkJobError):
+    """A process that copied a table was killed."""
+
     code = "spark.worker_lost"
     default_hint = "The copy starts again; if it keeps happening look whether the machine runs out of memory."
     retryable = True
-
-
-class StoppedError(WalrelayError):
-    code = "pipeline.stopped"
-    default_hint = "The next run copies the table."
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class CopyRun:
     """What all table sync workers of a run share."""
 
     id: str
+    pipeline: str
     source: PostgresSource
     destination: Destination
     store: PipelineStore
@@ -71,37 +74,11 @@ class CopyRun:
     stopping: Event
     reading: BoundedSemaphore
     """Bounds how many tables are read from the source at a time. One that is being loaded holds up no other."""
-
-
-def sync_table(run: CopyRun, table: PublishedTable) -> TableReport:
-    """Copy the table; a failure is in the report and in the store, and never stops another table."""
-    begun = time.monotonic()
-    waits = delays(run.settings.retry_delay, run.settings.retries)
-    for attempt in count(1):
-        run.listener.table_started(table.name, attempt)
-        try:
-            copied = copy_once(run, table, attempt)
-        except StoppedError as error:
-            return TableReport(table.name, 0, time.monotonic() - begun, attempt, error=error)
-        except WalrelayError as error:
-            wait = next(waits, None) if error.retryable and not run.stopping.is_set() else None
-            policy = NoRetry() if wait is None else TimedRetry(attempt)
-            run.store.update_table_replication_state(table.id, Errored(error.message, error.hint or None, policy))
-            if wait is None:
-                return _ended(run, TableReport(table.name, 0, time.monotonic() - begun, attempt, error=error))
-            run.listener.table_retrying(table.name, error, wait.total_seconds())
-            run.stopping.wait(wait.total_seconds())
-        else:
-            report = TableReport(table.name, copied.rows, time.monotonic() - begun, attempt, copied.treated)
-            return _ended(run, report)
-    raise AssertionError("count() does not end")
-
-
-def _ended(run: CopyRun, report: TableReport) -> TableReport:
-    # A copy that was cancelled has not failed; whoever stopped it knows.
-    if report.error is None or not run.stopping.is_set():
-        run.listener.table_finished(report)
-    return report
+    set_phase: Callable[[TableId, TableReplicationPhase], None]
+    fingerprints: FingerprintBook | None = None
+    """Where to keep what the catalog says of a table, when somebody will look whether that has changed."""
+    follows: bool = False
+    """Whether changes come after the copies."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +87,12 @@ class Copied:
 
     rows: int
     treated: Counter[Special]
-    visible: str
-    """The snapshot, as `pg_current_snapshot()` prints it: which transactions the copy has seen."""
+    visible: str | None
+    """The snapshot, as `pg_current_snapshot()` prints it: which transactions the copy has seen; None on a standby."""
     seen_lsn: Lsn
     """All of those end at or before this."""
+    cut: StandbyCut | None = None
+    """On a standby: which transactions it has seen."""
 
 
 def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
@@ -123,14 +102,20 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
     try:
         with (
             _turn(run),
-            exported_snapshot(run.source, application=f"walrelay {run.id} snapshot", table=table.name) as snapshot,
+            naming_grants(run.source, table.name),
+            exported_snapshot(
+                run.source, application=f"walrelay {run.id} snapshot", table=table.name, stopping=run.stopping
+            ) as snapshot,
         ):
             schema = read_schema(
                 snapshot.connection, table, run.settings.unknown_types, publication=run.source.publication
             )
+            fingerprint = _fingerprint(run, table, snapshot)
+            if run.follows:
+                refuse_odd_leaves(snapshot.connection, table.id, table.name, run.source.publication)
             run.destination.drop_table_for_copy(schema)
             run.store.clear_table_copy_state(table.id)
-            run.store.update_table_replication_state(table.id, DataSync())
+            run.set_phase(table.id, DataSync())
             seen_lsn = inserted_lsn(snapshot.connection)
             task = _task(run, schema_of=schema, snapshot=snapshot, application=application, directory=directory)
             ranges = plan_ranges(
@@ -139,18 +124,30 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
                 max_ranges=run.settings.max_ranges,
                 parallelism=insist("planning a copy", lambda: run.spark.sparkContext.defaultParallelism),
             )
-            directory.mkdir()
+            directory.mkdir(mode=0o700)
             hit("copy.during")
             landed = _landed(run, table, task, ranges, snapshot)
+            cut = standby_cut(schema, snapshot)
         run.listener.table_writing(table.name, landed.rows)
         rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)
         run.destination.write_table_rows(schema, rows).insist(f"the copy of {table.name}")
+        record_copy(run.store, table.id, landed.treated)
         run.store.store_table_schema(schema, snapshot.lsn)
-        run.store.update_table_replication_state(table.id, FinishedCopy())
+        if run.fingerprints is not None and fingerprint is not None:
+            run.fingerprints.put(fingerprint, snapshot.lsn)
+        run.set_phase(table.id, FinishedCopy())
         hit("copy.after_finished")
+        if cut is not None:
+            return Copied(landed.rows, landed.treated, None, cut.settled or seen_lsn, cut)
         return Copied(landed.rows, landed.treated, snapshot.visible, seen_lsn)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _fingerprint(run: CopyRun, table: PublishedTable, snapshot: Snapshot) -> Fingerprint | None:
+    if run.fingerprints is None:
+        return None
+    return look(snapshot.connection, run.source.publication, [table.id]).tables.get(table.id)
 
 
 @contextmanager
@@ -166,7 +163,7 @@ def _landed(
 ) -> LandedCopy:
     with LockWatch(snapshot, task.application) as locks:
         try:
-            return run_copy_job(run.spark, task, ranges)
+            return run_copy_job(run.spark, task, ranges, JobName(run.id, run.pipeline))
         except SparkJobError as error:
             said = str(error.__cause__)
             if _TASK_FAILED not in said or _BY_ITSELF in said:
