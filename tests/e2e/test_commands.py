@@ -191,3 +191,22 @@ def test_help_comes_at_once_and_names_every_command() -> None:
     assert done.returncode == 0
     assert all(word in done.stdout for word in ("replicate", "preflight", "demo", "capture", "replay", "status"))
     assert walrelay("--version").stdout.startswith("walrelay 0.")
+
+
+def test_preflight_of_many_tables_is_short_unless_asked(shop: str, postgres18: EmbeddedPostgres) -> None:
+    reader = postgres18.require_password("many_reader", PASSWORD)
+    with psycopg.connect(shop, autocommit=True) as connection:
+        for number in range(30):
+            connection.execute(f"CREATE TABLE t{number} (id int PRIMARY KEY)")
+    url = f"{reader.rpartition('/')[0]}/{shop.rpartition('/')[2]}"
+    short = walrelay("preflight", url, "--publication", "p").stdout
+    whole = walrelay("preflight", url, "--publication", "p", "--verbose").stdout
+    assert short.count("GRANT SELECT") == 9 and "… and 22 more lines: --verbose prints them" in short
+    assert whole.count("GRANT SELECT") == 31
+
+
+def test_a_missing_right_names_the_grant(shop: str, postgres18: EmbeddedPostgres) -> None:
+    reader = postgres18.require_password("poor_reader", PASSWORD)
+    url = f"{reader.rpartition('/')[0]}/{shop.rpartition('/')[2]}"
+    done = walrelay("replicate", url, "null:", "--publication", "p", "--mode", "copy")
+    assert done.returncode == 1 and "GRANT SELECT ON public.orders TO poor_reader;" in done.stderr, done.stderr

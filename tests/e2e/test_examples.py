@@ -38,6 +38,12 @@ def test_a_custom_destination(shop: str, tmp_path: Path) -> None:
     assert run("custom_destination.py", shop, "p", str(tmp_path)) == "2 rows in 1 tables\n"
     assert (tmp_path / "public.orders.csv").read_text() == '"id","at"\n1,"infinity"\n2,"2024-02-29"\n'
     assert [entry.name for entry in tmp_path.iterdir()] == ["public.orders.csv"]
+    with psycopg.connect(shop, autocommit=True) as connection:
+        connection.execute("ALTER TABLE orders ADD COLUMN tags text[], ADD COLUMN span int4range")
+        connection.execute("UPDATE orders SET tags = '{a,NULL}', span = '[1,3)' WHERE id = 1")
+    assert run("custom_destination.py", shop, "p", str(tmp_path)) == "2 rows in 1 tables\n"
+    text = (tmp_path / "public.orders.csv").read_text()
+    assert '"[""a"", null]"' in text and text.splitlines()[0] == '"id","at","tags","span"'
 
 
 def test_reading_into_spark(shop: str) -> None:

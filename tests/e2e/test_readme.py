@@ -59,7 +59,9 @@ SESSION = "from walrelay.spark.session import spark_session\nspark = spark_sessi
 
 def test_the_readme_works_as_it_stands(shop: str, tmp_path: Path) -> None:
     found = commands("README.md")
-    assert [command.split()[1] for command in found] == ["preflight", "replicate", "status", "replicate", "capture"]
+    said = [command.split()[1] for command in found]
+    assert said[:5] == ["preflight", "replicate", "status", "replicate", "verify"]
+    assert said[5:] == ["resync", "pause", "resume", "replicate", "capture"]
     for command in found:
         run_command(command, shop, tmp_path)
     assert (tmp_path / "shop.duckdb").exists()

@@ -317,8 +317,9 @@ def test_exactly_the_tables_that_postgres_refuses_to_update_are_named(database: 
         assert {table for f in warned for table in f.tables} == refused
     report = ask(database.url)
     assert "ALTER TABLE public.keyless REPLICA IDENTITY FULL;" in (findings(report, "replica_identity")[0].remedy or "")
+    # A deferrable key tells rows apart at the end of a transaction only.
     assert set(only(report, "primary_key").tables) == {
-        f"public.{t}" for t in ("keyless", "keyless_full", "indexed", "parted")
+        f"public.{t}" for t in ("keyless", "keyless_full", "indexed", "late_key", "parted")
     }
     assert only(report, "key_columns").tables == ("public.listed",)
 
@@ -340,6 +341,53 @@ def test_generated_columns_that_are_not_published_are_noted(database: Database) 
     assert finding.severity is Severity.NOTE
     database.run(finding.remedy or "")
     assert findings(ask(database.url), "generated_columns") == []
+
+
+def test_a_partition_with_another_identity_than_its_root_is_a_problem(database: Database) -> None:
+    database.run(
+        "CREATE TABLE events (id int, place text, n int NOT NULL, PRIMARY KEY (id, place)) PARTITION BY LIST (place)",
+        "CREATE TABLE east PARTITION OF events FOR VALUES IN ('e')",
+        "CREATE TABLE west PARTITION OF events FOR VALUES IN ('w')",
+        "CREATE TABLE south PARTITION OF events FOR VALUES IN ('s')",
+        "CREATE UNIQUE INDEX east_n ON east (n)",
+        "CREATE UNIQUE INDEX west_n ON west (n, place, id)",
+        "ALTER TABLE east REPLICA IDENTITY USING INDEX east_n",
+        "ALTER TABLE west REPLICA IDENTITY USING INDEX west_n",
+        "ALTER TABLE south REPLICA IDENTITY FULL",
+        "CREATE PUBLICATION shop FOR TABLE events WITH (publish_via_partition_root)",
+    )
+    finding = only(ask(database.url), "leaf_identities")
+    assert finding.severity is Severity.ERROR
+    assert finding.tables == ("public.east",)
+    database.run("ALTER PUBLICATION shop SET (publish_via_partition_root = false)")
+    assert findings(ask(database.url), "leaf_identities") == []
+    database.run("ALTER PUBLICATION shop SET (publish_via_partition_root, publish = 'insert')")
+    assert findings(ask(database.url), "leaf_identities") == []
+    database.run("ALTER PUBLICATION shop SET (publish = 'insert, update')", finding.remedy or "")
+    assert findings(ask(database.url), "leaf_identities") == []
+
+
+def test_large_values_that_a_row_filter_may_leave_behind_are_warned_of(database: Database) -> None:
+    database.run(
+        "CREATE TABLE plain (id int PRIMARY KEY, n int)",
+        "CREATE TABLE orders (id int PRIMARY KEY, note text)",
+        "CREATE PUBLICATION shop FOR TABLE plain WHERE (id > 0), orders WHERE (id > 0)",
+    )
+    finding = only(ask(database.url), "filtered_values")
+    assert finding.severity is Severity.WARNING
+    assert finding.tables == ("public.orders",)
+    assert "public.orders (note)" in finding.message
+    database.run(finding.remedy or "")
+    assert findings(ask(database.url), "filtered_values") == []
+
+
+def test_a_deferrable_key_is_said_to_be_none(database: Database) -> None:
+    database.run(
+        "CREATE TABLE late (id int PRIMARY KEY DEFERRABLE)",
+        "ALTER TABLE late REPLICA IDENTITY FULL",
+        "CREATE PUBLICATION shop FOR TABLE late",
+    )
+    assert only(ask(database.url), "primary_key").tables == ("public.late",)
 
 
 def test_a_foreign_table_as_partition_is_a_problem(database: Database) -> None:

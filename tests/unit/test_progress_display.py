@@ -193,7 +193,7 @@ def test_without_a_terminal_there_is_one_line_a_table_and_the_notices() -> None:
         "waiting for another run",
         "public.orders: the connection was lost while copying; trying again in 1.0 s",
         "public.orders: 1,234 rows in 2.0 s, 617 rows/s",
-        "public.items: failed: not allowed (source.missing_rights)",
+        f"public.items: failed: not allowed (source.missing_rights); what to do: {RightsError.default_hint}",
     ]
 
 

@@ -12,9 +12,15 @@ from rich.console import Console
 
 from walrelay import __version__
 from walrelay.cli.capture import capture_command
+from walrelay.cli.commands import pause_command, resume_command, resync_command, rollback_command
+from walrelay.cli.forget_reader import forget_reader_command
+from walrelay.cli.migrate_source import migrate_source_command
 from walrelay.cli.preflight import preflight_command
+from walrelay.cli.quarantine import quarantine_app
 from walrelay.cli.replay import replay_command
+from walrelay.cli.slots import slots_app
 from walrelay.cli.status import status_command
+from walrelay.cli.verify import verify_command
 from walrelay.errors import ConfigError, WalrelayError
 
 if TYPE_CHECKING:
@@ -78,6 +84,10 @@ def replicate(
     state: Annotated[
         Path, typer.Option(help="Where walrelay keeps what it must remember; the change log is in it.")
     ] = Path("walrelay-state"),
+    store: Annotated[
+        str | None,
+        typer.Option(help="A Postgres in place of --state; the change log stays there, or at --log.", metavar="URL"),
+    ] = None,
     log: Annotated[
         str | None, typer.Option(help="The change log: a directory or s3://… [default: log in --state]")
     ] = None,
@@ -97,8 +107,22 @@ def replicate(
         str | None,
         typer.Option(help="null, clamp or error: values the destination cannot hold. [default: null]"),
     ] = None,
+    on_silent_change: Annotated[
+        str | None,
+        typer.Option(
+            help="copy, warn or ignore: a table whose rows changed without a message, say a partition dropped."
+            " [default: copy]"
+        ),
+    ] = None,
     unknown_types: Annotated[
         str | None, typer.Option(help="bytes or text: types without a decoder. [default: bytes]")
+    ] = None,
+    on_bad_changes: Annotated[
+        str | None,
+        typer.Option(
+            help="copy or error: a table with changes that could not be decoded is copied again, or waits for you."
+            " [default: copy]"
+        ),
     ] = None,
     max_tables: Annotated[int | None, typer.Option(help="Tables read at the same time. [default: 4]")] = None,
     staging: Annotated[Path | None, typer.Option(help="Where copies land first. [default: beside the file]")] = None,
@@ -110,6 +134,18 @@ def replicate(
         list[str] | None,
         typer.Option(help="A setting for Spark: key=value; may be repeated.", metavar="KEY=VALUE"),
     ] = None,
+    migrate_source: Annotated[
+        bool, typer.Option("--migrate-source", help="First install the DDL trigger on the source; needs a superuser.")
+    ] = False,
+    accept_timeline: Annotated[
+        int | None, typer.Option(help="After a failover: the promoted server's timeline, to go on there.")
+    ] = None,
+    begin_anew: Annotated[
+        bool,
+        typer.Option(
+            "--begin-anew", help="Where slot, log or destination turn out to be lost: make them anew, and copy again."
+        ),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Bring the tables of a publication, or their changes, to a destination; exit code 0 when all is durable."""
@@ -122,6 +158,8 @@ def replicate(
     settings = copy_settings(
         special_values=special_values,
         unknown_types=unknown_types,
+        on_silent_change=on_silent_change,
+        on_bad_changes=on_bad_changes,
         max_tables=max_tables,
         staging=staging,
         retries=retries,
@@ -132,10 +170,13 @@ def replicate(
             mode=cast("Mode", mode),
             id=pipeline_id or publication,
             state=state,
+            store=store,
             log=log,
             slot=slot,
             until=_until(until),
-            capture=capture_settings(ack=ack, retain_age=retain_age),
+            capture=capture_settings(ack=ack, retain_age=retain_age, accept_timeline=accept_timeline),
+            migrate_source=migrate_source,
+            begin_anew=begin_anew,
         )
         raise typer.Exit(
             run_live(
@@ -146,6 +187,8 @@ def replicate(
                 _spark_settings(spark or []),
             )
         )
+    if migrate_source:
+        raise ConfigError("mode copy follows no DDL", hint="Leave out --migrate-source, or use mode both or changes.")
     raise typer.Exit(
         run_copy(
             PostgresSource(source, publication=publication),
@@ -158,9 +201,18 @@ def replicate(
 
 
 app.command("preflight")(preflight_command)
+app.command("migrate-source")(migrate_source_command)
 app.command("capture")(capture_command)
 app.command("replay")(replay_command)
 app.command("status")(status_command)
+app.command("resync")(resync_command)
+app.command("rollback")(rollback_command)
+app.command("pause")(pause_command)
+app.command("resume")(resume_command)
+app.command("verify")(verify_command)
+app.add_typer(quarantine_app, name="quarantine")
+app.add_typer(slots_app, name="slots")
+app.command("forget-reader")(forget_reader_command)
 
 
 @app.command()

@@ -48,7 +48,7 @@ def capture_command(
     """Land every committed change in a change log, until stopped. Ends cleanly on SIGTERM and Ctrl-C."""
     from walrelay.cli.app import _set_debug
     from walrelay.cli.progress import stderr_console
-    from walrelay.cli.replicate import graceful_stop
+    from walrelay.cli.stopping import graceful_stop
     from walrelay.config.settings import capture_settings
     from walrelay.postgres.slot import check_slot_name
     from walrelay.postgres.source import PostgresSource

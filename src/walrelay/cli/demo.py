@@ -103,7 +103,7 @@ def _check_earlier(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    for left in (path, path.with_name(path.name + ".wal")):
+    for left in (path, path.with_name(path.name + ".wal"), path.with_name(f".{path.name}.walrelay.lock")):
         left.unlink(missing_ok=True)
     # What a killed pipeline had landed and not yet taken in.
     shutil.rmtree(path.with_name(f".{path.name}.walrelay"), ignore_errors=True)
@@ -348,7 +348,8 @@ def _applied(status: StatusReport | None) -> Lsn:
 
 
 def _lag(status: StatusReport | None) -> str:
-    return duration(status.lag_seconds if status is not None else 0.0)
+    known = status.lag_seconds if status is not None else 0.0
+    return "unknown" if known is None else duration(known)
 
 
 # ------------------------------------------------------------------------------------------------------------- shown

@@ -78,10 +78,11 @@ class PipelineProcess:
     def status(self) -> StatusReport | None:
         """Where it stands, as `walrelay status` finds it; None when it has not yet begun."""
         from walrelay.control.status import pipeline_status
+        from walrelay.control.stores import Place
 
         # It may be about to make its files.
         with suppress(StateMissingError, ConfigError, sqlite3.OperationalError):
-            return pipeline_status(self._state, self._publication)
+            return pipeline_status(Place(self._state, self._publication))
         return None
 
     def wait_until(self, reached: Callable[[StatusReport], bool]) -> StatusReport:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from walrelay.cli.capture import size
-from walrelay.cli.progress import Board, PlainLines, duration, printable
+from walrelay.cli.progress import Board, PlainLines, clock, duration, failure_words, printable
 from walrelay.cli.status import STYLES
 from walrelay.workers.report import TableReport
 
@@ -24,8 +24,17 @@ if TYPE_CHECKING:
     from walrelay.workers.status import PipelineStatus
 
 QUIET_SECONDS = 10.0
-_ROOM = 6
+_ROOM = 7
 """Lines that the board needs besides its tables."""
+
+
+def lag_of(status: PipelineStatus) -> str:
+    """How far the destination is behind, or since when nobody knows."""
+    if status.paused:
+        return "paused"
+    if status.lag_seconds is not None:
+        return f"lag {status.lag_seconds:.1f} s"
+    return "lag unknown" if status.unknown_since is None else f"lag unknown since {clock(status.unknown_since)}"
 
 
 class LiveBoard(Board):
@@ -45,7 +54,10 @@ class LiveBoard(Board):
 
     def table_finished(self, report: TableReport) -> None:
         super().table_finished(report)
-        self._rows[str(report.name)] = report.rows
+        if report.error is None:
+            self._rows[str(report.name)] = report.rows
+        else:
+            self.notice(failure_words(report.name, report.error))
 
     def __rich__(self) -> Group:
         status = self._pipeline.status() if self._pipeline is not None else None
@@ -63,11 +75,15 @@ class LiveBoard(Board):
             self._rate = (status.changes - before) / (now - then)
             self._seen = (now, status.changes)
         kept = status.capture.retained_wal_bytes if status.capture is not None else None
+        # Two lines: on 80 columns one would be broken somewhere.
         return Text.assemble(
             ("running ", "bold green"),
             (duration(now - self._began), "dim"),
-            f"  {status.changes:,} changes, {self._rate:,.0f}/s  lag {status.lag_seconds:.1f} s  at {status.position}",
-            "" if kept is None else f"  WAL kept {size(kept)}",
+            f"  {lag_of(status)}  {status.changes:,} changes, {self._rate:,.0f}/s\n",
+            (f"at {status.position}", "dim"),
+            ("" if kept is None else f"  WAL kept {size(kept)}", "dim"),
+            no_wrap=True,
+            overflow="ellipsis",
         )
 
     def _tables_of(self, status: PipelineStatus) -> Table:
@@ -113,7 +129,7 @@ class LivePlain(PlainLines):
                 ready = sum(table.phase == "ready" for table in status.tables)
                 self.notice(
                     f"{ready} of {len(status.tables)} tables ready, {status.changes:,} changes,"
-                    f" lag {status.lag_seconds:.1f} s, at {status.position}"
+                    f" {lag_of(status)}, at {status.position}"
                 )
 
 

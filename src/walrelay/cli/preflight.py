@@ -30,13 +30,14 @@ def preflight_command(
         PreflightMode, typer.Option("--mode", help="A copy alone, or a copy that then follows the changes.")
     ] = PreflightMode.BOTH,
     json_output: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print every line of long remedies.")] = False,
 ) -> None:
     """Say what is missing on the source, and what to do about it. Changes nothing there."""
     report = _ask(url, publication, mode)
     if json_output:
         typer.echo(report.to_json())
     else:
-        _show(report)
+        _show(report, verbose)
     raise typer.Exit(0 if report.ok else 1)
 
 
@@ -53,6 +54,8 @@ def _ask(url: str, publication: str, mode: PreflightMode) -> Report:
         return preflight(source, mode="copy" if mode is PreflightMode.COPY else "both")
 
 
+_LONGEST_REMEDY = 10
+"""Lines about one finding: a publication may have hundreds of tables."""
 _UNWRAPPED = 10_000  # in a pipe or a log, a finding is a line
 _MARKS = {
     "ok": Text("✔", style="green"),
@@ -62,7 +65,7 @@ _MARKS = {
 }
 
 
-def _show(report: Report) -> None:
+def _show(report: Report, verbose: bool) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _UNWRAPPED
@@ -74,9 +77,13 @@ def _show(report: Report) -> None:
         line.add_column()
         line.add_row(_MARKS[finding.severity.value], Text(finding.check), Text(finding.message))
         console.print(line)
-        for remedy in (finding.remedy or "").splitlines():
+        remedies = (finding.remedy or "").splitlines()
+        shown = remedies if verbose or len(remedies) <= _LONGEST_REMEDY else remedies[: _LONGEST_REMEDY - 1]
+        for remedy in shown:
             # Not wrapped, since it may be SQL to be pasted.
             console.print(Text(f"    {remedy}", style="dim"), soft_wrap=True)
+        if len(shown) < len(remedies):
+            console.print(Text(f"    … and {len(remedies) - len(shown):,} more lines: --verbose prints them"))
     console.print(_verdict(report))
 
 

@@ -74,7 +74,7 @@ class PlainLines:
             rate = report.rows / max(report.seconds, 0.001)
             self.notice(f"{report.name}: {report.rows:,} rows in {duration(report.seconds)}, {rate:,.0f} rows/s")
         else:
-            self.notice(f"{report.name}: failed: {report.error.message} ({report.error.code})")
+            self.notice(failure_words(report.name, report.error))
 
     def notice(self, message: str) -> None:
         with self._lock:
@@ -281,6 +281,13 @@ def _numbers(rows: int, elapsed: float | None) -> list[Text]:
     return [Text(f"{rows:,}"), Text(rate), Text(duration(elapsed))]
 
 
+def clock(at: float) -> str:
+    """A moment, in seconds since 1970, as people here say it; with the day when it is not today."""
+    then = time.localtime(at)
+    today = time.strftime("%Y-%m-%d") == time.strftime("%Y-%m-%d", then)
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
+
+
 def duration(seconds: float) -> str:
     """`0.8 s`, `59.9 s`, `1:02 min`, `1:02:03 h`."""
     if seconds < 59.95:
@@ -294,6 +301,11 @@ def retry_words(table: TableName, error: WalrelayError, seconds: float) -> str:
     if isinstance(error, CopyAgainError):
         return f"{error.message}; it is copied again"
     return f"{table}: {error.message}; trying again in {duration(seconds)}"
+
+
+def failure_words(table: TableName, error: WalrelayError) -> str:
+    hint = f"; what to do: {error.hint}" if error.hint else ""
+    return f"{table}: failed: {error.message} ({error.code}){hint}"
 
 
 def printable(text: str) -> str:

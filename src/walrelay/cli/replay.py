@@ -20,7 +20,10 @@ def replay_command(
         str | None, typer.Option("--from", help="Changes of transactions that end after this LSN. [default: all]")
     ] = None,
     to: Annotated[str | None, typer.Option("--to", help="… and up to this one. [default: all]")] = None,
-    table: Annotated[list[str] | None, typer.Option(help="Only this table (schema.table); may be repeated.")] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(help="Only the table that has this name (schema.table) at the end of the range; may be repeated."),
+    ] = None,
     messages: Annotated[
         bool, typer.Option("--messages", help="Print what pg_logical_emit_message wrote instead of changes.")
     ] = False,
@@ -29,6 +32,8 @@ def replay_command(
     """Print the changes in a range of a change log as JSON lines, in commit order."""
     from walrelay.destinations.events import json_lines
     from walrelay.log.reader import LogReader
+    from walrelay.log.table_names import table_named
+    from walrelay.model.lsn import Lsn
     from walrelay.model.names import TableName
 
     reader = LogReader(log)
@@ -38,7 +43,8 @@ def replay_command(
         names = [TableName.parse(name) for name in table or []]
     except ValueError as error:
         raise ConfigError(str(error), hint="--table schema.table") from error
-    wanted = {reader.table(name).schema.id for name in names} or None
+    upto = reader.end() if high is None else high
+    wanted = {table_named(reader, name, low or Lsn(0), upto).schema.id for name in names} or None
     if summary:
         _summarise(reader, low, high, wanted)
         return

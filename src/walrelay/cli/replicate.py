@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +10,16 @@ from typing import cast
 
 from walrelay.cli.live import live_display
 from walrelay.cli.progress import duration, progress_display, stderr_console
-from walrelay.cli.summary import show_summary
+from walrelay.cli.stopping import Stop, graceful_stop
+from walrelay.cli.summary import show_summary, show_treated
 from walrelay.config.settings import CaptureSettings, CopySettings
-from walrelay.control.status import LOG_DIRECTORY, STATE_FILE
+from walrelay.control.stores import log_of, open_store
 from walrelay.destinations.base import Destination
 from walrelay.errors import CopyFailedError
 from walrelay.log.capture import Until
 from walrelay.pipeline import Mode, Pipeline
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import stop_session
-from walrelay.stores.sqlite import SqliteStore
-
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -32,10 +29,13 @@ class LiveTask:
     mode: Mode
     id: str
     state: Path
+    store: str | None
     log: str | None
     slot: str | None
     until: Until | None
     capture: CaptureSettings
+    migrate_source: bool = False
+    begin_anew: bool = False
 
 
 def run_live(
@@ -47,9 +47,9 @@ def run_live(
 ) -> int:
     """The exit code: 0 when it ended as asked, caught up or stopped by a signal."""
     console = stderr_console()
-    log = task.log or str(task.state / LOG_DIRECTORY)
-    task.state.mkdir(parents=True, exist_ok=True)
-    store = SqliteStore(task.state / STATE_FILE, task.id)
+    log = task.log or log_of(task.state)
+    task.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store = open_store(task.state, task.store, task.id)
     try:
         with live_display(console, plain=destination.name == "stdout") as listener:
             pipeline = Pipeline(
@@ -64,9 +64,11 @@ def run_live(
                 log=log,
                 slot=task.slot,
                 capture=task.capture,
+                migrate_source=task.migrate_source,
+                begin_anew=task.begin_anew,
             )
             listener.watch(pipeline)
-            with graceful_stop(pipeline.shutdown, listener.notice):
+            with graceful_stop(pipeline.shutdown, listener.notice), _own_session():
                 summary = pipeline.run(task.until)
     except CopyFailedError as error:
         if error.summary is None:
@@ -74,10 +76,11 @@ def run_live(
         show_summary(error.summary)
         return 1
     finally:
-        stop_session()
         store.close()
     if summary.tables:
         show_summary(summary)
+    else:
+        show_treated(summary)
     console.print(
         f"[bold]{summary.changes:,} changes[/] in {duration(summary.seconds)}; state and log are in {task.state}"
     )
@@ -85,23 +88,12 @@ def run_live(
 
 
 @contextmanager
-def graceful_stop(stop: Callable[[], None], say: Callable[[str], None]) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks for an end, the second one ends."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def asked(number: int, _frame: object) -> None:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        say("stopping; once more to stop at once")
-        stop()
-
-    for number in before:
-        signal.signal(number, asked)
+def _own_session() -> Iterator[None]:
+    """Spark is the command's own: it ends before the command does."""
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        stop_session()
 
 
 def run_copy(
@@ -111,7 +103,8 @@ def run_copy(
     settings: CopySettings,
     spark_settings: Mapping[str, str],
 ) -> int:
-    """The exit code: 0 when all rows are durable."""
+    """The exit code: 0 when all rows are durable; the shell's for a signal that stopped it."""
+    stop = Stop()
     try:
         # On a terminal a board that moves and rows that scroll do not go together.
         with progress_display(plain=destination.name == "stdout") as listener:
@@ -123,16 +116,14 @@ def run_copy(
                 spark_settings=spark_settings,
                 listener=listener,
             )
-            summary = pipeline.run()
+            with graceful_stop(pipeline.shutdown, listener.notice) as stop, _own_session():
+                summary = pipeline.run()
     except CopyFailedError as error:
         if error.summary is None:
             raise
-        show_summary(error.summary)
-        return 1
-    except KeyboardInterrupt:
+        summary = error.summary
+    if stop.signal is not None:
         stderr_console().print("stopped; no table is half-written")
-        return INTERRUPTED
-    finally:
-        stop_session()
+        return stop.exit_code
     show_summary(summary)
-    return 0
+    return 1 if summary.failed else 0

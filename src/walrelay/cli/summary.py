@@ -14,11 +14,17 @@ def show_summary(summary: RunSummary, console: Console | None = None) -> None:
     """Print tables, rows and time, what was treated by policy, and the tables that failed with what to do."""
     console = console or stderr_console()
     console.print(_headline(summary), soft_wrap=True)
-    if summary.treated:
-        console.print(Text("values that the destination cannot hold, treated by policy:"), soft_wrap=True)
-        console.print(_treated(summary))
+    show_treated(summary, console)
     for report in summary.failed:
         _show_failure(console, report)
+
+
+def show_treated(summary: RunSummary, console: Console | None = None) -> None:
+    """Print what was treated by policy in this run, in copies and in changes, if anything was."""
+    if summary.treated:
+        console = console or stderr_console()
+        console.print(Text("values that the destination cannot hold, treated by policy:"), soft_wrap=True)
+        console.print(_treated(summary))
 
 
 def _headline(summary: RunSummary) -> Text:

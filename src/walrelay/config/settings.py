@@ -14,6 +14,7 @@ from walrelay.errors import ConfigError
 from walrelay.model.special import SpecialValues
 
 MiB = 1024 * 1024
+SLOT_TIMEOUT = timedelta(seconds=90)
 
 
 def _seconds(value: object) -> object:
@@ -27,6 +28,8 @@ def _seconds(value: object) -> object:
 Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
 UnknownTypes = Literal["bytes", "text"]
 Ack = Literal["log", "destination"]
+OnSilentChange = Literal["copy", "warn", "ignore"]
+OnBadChanges = Literal["copy", "error"]
 S = TypeVar("S", bound=BaseSettings)
 
 
@@ -40,6 +43,16 @@ class CopySettings(BaseSettings):
 
     unknown_types: UnknownTypes = "bytes"
     """How a type without a decoder arrives: Postgres's own binary form, or its text."""
+
+    on_silent_change: OnSilentChange = "copy"
+    """What to do about a table whose rows were changed, or whose changes were not sent, without a message that tells:
+    an enum value renamed, a partition dropped, a row filter changed. A copy is always right; `warn` and `ignore` leave
+    the older rows as they are."""
+
+    on_bad_changes: OnBadChanges = "copy"
+    """What becomes of a table some of whose changes could not be decoded (they are in the log's quarantine): a new
+    copy, which is right again without anybody's help, or an error that waits for a person. In mode `changes`, where
+    nothing is copied, it is an error."""
 
     max_tables: PositiveInt = 4
     """Tables read at the same time, each with one connection of its own for the snapshot; as many more may meanwhile be
@@ -67,6 +80,15 @@ class CopySettings(BaseSettings):
 
     retry_delay: Seconds = timedelta(seconds=1)
     """Wait before the first retry; doubles each time, up to a minute."""
+
+    late_retry_delay: Seconds = timedelta(minutes=1)
+    """Between two looks whether the cause of a table's failure is gone, when only somebody else can remove it: a right
+    that is missing, a full disk. Often enough that nobody has to restart, and seldom enough that nobody notices."""
+
+    stall_timeout: Seconds = Field(timedelta(seconds=30), gt=timedelta(0))
+    """How long nothing may come from the source before it is asked, on another connection, what it does. One that works
+    or waits for a lock is waited for; one that waits for us has been sent nothing we got, and the table starts again.
+    Longer than the pauses of a busy server and a short failure of a network, shorter than anyone's patience."""
 
     busy_timeout: Seconds = timedelta(seconds=60)
     """How long to wait for a destination that another program holds."""
@@ -98,8 +120,9 @@ class CaptureSettings(BaseSettings):
     """Where transactions that are too large for memory wait for their commit. Default: in a local log, else a
     temporary directory."""
 
-    special_values: Literal["null", "clamp"] = "null"
-    """What becomes of values Arrow's types cannot hold (NaN in a numeric with a scale, …); they are counted."""
+    special_values: SpecialValues = "null"
+    """What becomes of values Arrow's types cannot hold (NaN in a numeric with a scale, …); they are counted, or, with
+    `error`, their changes go to the quarantine. Default in a pipeline: as for its copies."""
 
     retain_age: Seconds | None = None
     """Segments older than this are removed once every registered reader has applied them; None keeps all."""
@@ -116,6 +139,15 @@ class CaptureSettings(BaseSettings):
     retry_delay: Seconds = timedelta(milliseconds=500)
     """Wait before the first attempt to connect again; doubles each time, up to a minute, and starts anew once
     changes flow."""
+
+    slot_timeout: Seconds | None = None
+    """How long to wait for a slot that another process reads. Default: for ever, since a crashed predecessor is shown
+    as its reader until the server has noticed; when it is to end by itself (`until`), 90 seconds, which is longer than
+    the server's own `wal_sender_timeout` as it is set by default."""
+
+    stall_timeout: Seconds = Field(timedelta(seconds=30), gt=timedelta(0))
+    """How long the server may be silent, though it is asked for an answer every second, before it is asked on another
+    connection what it does, and the stream begun anew unless it works. Default in a pipeline: as for its copies."""
 
     compact: bool = True
     """Merge small segments in the background."""

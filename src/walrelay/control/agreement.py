@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from walrelay.control.agreement_text import DuckDBSide, PostgresSide, Side, can_write
 from walrelay.destinations.duckdb_file import failure
+from walrelay.destinations.row_text import DuckDBSide, PostgresSide, Side, can_write
 from walrelay.errors import MissingExtraError
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema
 from walrelay.postgres.catalog import published_tables, read_schema
 from walrelay.postgres.connection import Connection, connect, talking
 from walrelay.postgres.source import PostgresSource
+from walrelay.verify.source_table import published_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -146,19 +147,11 @@ def _lacking(schema: TableSchema, present: dict[TableName, set[str]]) -> tuple[s
 
 def _rows_of(side: Side, schema: TableSchema) -> sql.Composable:
     """What follows FROM: the rows that the publication gives."""
-    name = sql.Identifier(schema.name.schema, schema.name.name)
-    if side is COPY:
-        return name
-    partitioned = any(leaf.id != schema.id for leaf in schema.leaves)
-    rows = name if partitioned else sql.SQL("ONLY {}").format(name)
-    if schema.row_filter is None:
-        return rows
-    # Printed by Postgres from its catalog, so it is SQL and no user's text.
-    return sql.SQL("{} WHERE {}").format(rows, sql.SQL(schema.row_filter))
+    return sql.Identifier(schema.name.schema, schema.name.name) if side is COPY else published_rows(schema)
 
 
 def _fingerprint(side: Side, schema: TableSchema) -> sql.Composed:
-    hashes = side.hash(side.row(schema.columns)) if schema.columns else sql.SQL("0")
+    hashes = side.row_hash(schema.columns)
     return sql.SQL("SELECT count(*), coalesce(sum({}), 0) FROM {}").format(hashes, _rows_of(side, schema))
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from walrelay.errors import ConfigError, PublicationEmptyError, PublicationMissingError, WalrelayError
 from walrelay.model.schema import PgType
 from walrelay.postgres.catalog import PublishedTable, check_version, published_tables
 from walrelay.postgres.connection import Connection, talking
+from walrelay.postgres.leaf_identities import OddLeaf, odd_leaves
+from walrelay.postgres.slot_wait import OpenTransaction, open_transactions
+from walrelay.postgres.source_migrations import TriggerState, trigger_state
 from walrelay.postgres.sql import statement
 from walrelay.postgres.types import TypeCatalog
 
@@ -22,6 +26,7 @@ MANAGED_SETTINGS = {
 # Amazon gives the right to replicate through membership, since REPLICATION is reserved to its own superuser.
 REPLICATION_ROLES = ("rds_replication",)
 GENERATED_PUBLISHED_FROM = 180_000
+OLD_TRANSACTION = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class ColumnFacts:
     published: bool
     read: bool
     """Whether the copy reads it: it is published, or the row filter needs it."""
+    may_be_toasted: bool
+    """Whether its values may be stored outside of their rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,7 @@ class TableFacts:
     name: str
     columns: tuple[ColumnFacts, ...]
     leaves: tuple[LeafFacts, ...]
+    has_row_filter: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +113,13 @@ class Facts:
     """insert, update, delete, truncate: whether the publication has them. Empty without a publication."""
     publication_error: WalrelayError | None
     tables: tuple[TableFacts, ...]
+    ddl_trigger: TriggerState
+    odd_leaves: tuple[OddLeaf, ...]
+    open_transactions: tuple[OpenTransaction, ...]
+    """Those that a slot's creation would have to wait for longer than a moment."""
 
 
-def read_facts(connection: Connection, publication: str, location: str) -> Facts:
+def read_facts(connection: Connection, publication: str, location: str, *, old: timedelta = OLD_TRANSACTION) -> Facts:
     """Ask the source everything. A missing or empty publication is a fact, not a failure."""
     version = check_version(connection)
     asked = {
@@ -127,6 +139,9 @@ def read_facts(connection: Connection, publication: str, location: str) -> Facts
         operations={} if found is None else _operations(found),
         publication_error=failure,
         tables=_tables(connection, publication, tables, version),
+        ddl_trigger=trigger_state(connection),
+        odd_leaves=tuple(odd_leaves(connection, [table.id for table in tables])),
+        open_transactions=open_transactions(connection, old=old),
     )
 
 
@@ -167,7 +182,10 @@ def _tables(
     for row in leaves:
         leaves_of[row.table_id].append(_leaf(row))
     return tuple(
-        TableFacts(str(table.name), tuple(columns_of[table.id]), tuple(leaves_of[table.id])) for table in by_id.values()
+        TableFacts(
+            str(table.name), tuple(columns_of[table.id]), tuple(leaves_of[table.id]), table.row_filter is not None
+        )
+        for table in by_id.values()
     )
 
 
@@ -176,7 +194,8 @@ def _column(row: Any, table: PublishedTable, types: TypeCatalog, version: int) -
     if row.generated and (table.columns is None or version < GENERATED_PUBLISHED_FROM):
         published = False  # pg_publication_tables of 15 names them, but the stream does not have them
     type_ = types.resolve(row.type, display=row.display)
-    return ColumnFacts(row.name, type_, row.generated, row.in_key, published, published or row.is_named)
+    read = published or row.is_named
+    return ColumnFacts(row.name, type_, row.generated, row.in_key, published, read, row.may_be_toasted)
 
 
 def _leaf(row: Any) -> LeafFacts:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from walrelay.control.preflight_facts import MANAGED_SETTINGS, Facts
 from walrelay.control.preflight_report import Finding, note, passed, problem, warning
 from walrelay.errors import WalLevelError
+from walrelay.postgres.slot_wait import listed
+from walrelay.postgres.source_migrations import VERSION
 
 NEWEST_MAJOR = 18
 STANDBY_DECODES_FROM = 16
@@ -102,6 +104,16 @@ def replication_slots(facts: Facts) -> Iterator[Finding]:
     yield problem("replication_slots", f"all {server.max_slots} are taken", f"{remedy}.")
 
 
+def open_transactions(facts: Facts) -> Iterator[Finding]:
+    """What is open now may be over when the slot is made; what was forgotten will not be."""
+    found = facts.open_transactions
+    if not found:
+        yield passed("open_transactions", "none that would hold up a new slot")
+        return
+    remedy = "If they were forgotten: " + " ".join(one.remedy for one in found)
+    yield warning("open_transactions", f"a new slot must wait for the end of {listed(found)}", remedy)
+
+
 def wal_senders(facts: Facts) -> Iterator[Finding]:
     server = facts.server
     if server.used_senders < server.max_senders:
@@ -153,3 +165,22 @@ def idle_slot_timeout(facts: Facts) -> Iterator[Finding]:
             f"{timeout}: a pipeline that stands still longer loses its slot and must copy everything again",
             "Run ALTER SYSTEM SET idle_replication_slot_timeout = 0, then SELECT pg_reload_conf().",
         )
+
+
+def ddl_trigger(facts: Facts) -> Iterator[Finding]:
+    """Which of two ways a pipeline will know what a table looks like. Both are sound, so no problem is ever found."""
+    state = facts.ddl_trigger
+    otherwise = "altered tables are followed by catalog and fingerprint, and copied again where these leave doubt"
+    if state.version is None:
+        yield passed("ddl_trigger", f"none: {otherwise} (`walrelay migrate-source` installs one)")
+    elif not state.enabled:
+        said = f"version {state.version} is installed but disabled or incomplete: {otherwise}"
+        yield note("ddl_trigger", said, "Run `walrelay migrate-source` again, or with --uninstall.")
+    elif state.version < VERSION:
+        said = f"version {state.version} is installed, {VERSION} is current: {otherwise}"
+        yield note("ddl_trigger", said, "Run `walrelay migrate-source`, which upgrades it.")
+    elif state.version > VERSION:
+        said = f"version {state.version} is installed, this walrelay knows {VERSION}: {otherwise}"
+        yield note("ddl_trigger", said, "Update walrelay here.")
+    else:
+        yield passed("ddl_trigger", f"version {state.version}: altered tables are followed exactly")

@@ -137,6 +137,41 @@ def _unpublished_identity(table: TableFacts, version: int) -> list[str]:
     ]
 
 
+def leaf_identities(facts: Facts) -> Iterator[Finding]:
+    """Under its root's name a partition's changes are looked for by the root's key (publish_via_partition_root)."""
+    if facts.odd_leaves and (facts.operations.get("update") or facts.operations.get("delete")):
+        yield problem(
+            "leaf_identities",
+            f"changes of partitions cannot be followed: {_some([str(leaf) for leaf in facts.odd_leaves])}",
+            "\n".join(leaf.remedy for leaf in facts.odd_leaves),
+            [leaf.name for leaf in facts.odd_leaves],
+        )
+
+
+def filtered_values(facts: Facts) -> Iterator[Finding]:
+    """An update that brings a row into a row filter arrives as an insert, without large values that did not change."""
+    unsent = _by_table(facts, _may_come_unsent) if facts.operations.get("update") else {}
+    if unsent:
+        stored = _once(
+            leaf.name for t in facts.tables if t.name in unsent for leaf in _stored(t) if leaf.identity != "f"
+        )
+        yield warning(
+            "filtered_values",
+            "a row that an update brings into the publication's row filter comes without its large values, and the"
+            f" table then has to be copied again: {_described(unsent)}",
+            "\n".join(f"ALTER TABLE {name} REPLICA IDENTITY FULL;" for name in stored),
+            unsent,
+        )
+
+
+def _may_come_unsent(table: TableFacts) -> list[str]:
+    named = [set(leaf.replica_key or ()) for leaf in _stored(table) if leaf.identity != "f"]
+    if not table.has_row_filter or not named:
+        return []
+    always = set.intersection(*named)
+    return [c.name for c in table.columns if c.published and c.may_be_toasted and c.name not in always]
+
+
 def primary_key(facts: Facts) -> Iterator[Finding]:
     """A table may do without; its rows are then told apart by its replica identity."""
     keyless = {
@@ -148,7 +183,7 @@ def primary_key(facts: Facts) -> Iterator[Finding]:
         yield note(
             "primary_key",
             f"none on {_described(keyless)}; updates and deletes are matched by the replica identity",
-            "A primary key makes this exact and quick.",
+            "A primary key that is not deferrable makes this exact and quick.",
             keyless,
         )
     elif facts.tables:
