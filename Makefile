@@ -2,12 +2,15 @@
 #
 #   PYTHON=...   the interpreter to build .venv with, 3.11 or newer
 #   ARGS=...     more arguments for the command behind a target: make test ARGS="-k copy -x"
-#   JOBS=...     how many test files run side by side; they wait a lot, so more than there are cores
+#   JOBS=...     how many test files run side by side
 #   UPGRADE=1    with `make lock`: take the newest versions instead of keeping the locked ones
 
 PYTHON ?= python3
 ARGS ?=
-JOBS ?= 3
+JOBS ?= 2
+
+# Hundreds of processes import the same modules: without compiled ones on disk each of them compiles all of its own.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 LOCK := pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-emit-index-url \
@@ -15,7 +18,7 @@ LOCK := pip compile --quiet --universal --generate-hashes --python-version 3.11 
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-unit test-spark43 lint format bench fuzz soak lock clean jdk
+.PHONY: help env demo test test-unit test-spark43 lint format bench fuzz soak shapes worlds mischief lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -119,6 +122,15 @@ fuzz: env ## feed the decoder 100 000 damaged streams
 
 soak: jdk env ## kill pipelines at 30 random moments and compare
 	$(BIN)/python -m benchmarks soak $(ARGS)
+
+shapes: jdk env ## alter tables in every way, also with drivers killed, with and without the DDL trigger
+	WALRELAY_ALL_SHAPES=1 $(BIN)/python -m pytest -s tests/spark/test_shape_matrix.py tests/spark/test_random_worlds.py $(ARGS)
+
+worlds: jdk env ## change tables and publications at random, kill pipelines, compare: 200 seeds
+	$(BIN)/python -m benchmarks worlds $(ARGS)
+
+mischief: jdk env ## do to a pipeline, for an hour, whatever may happen to one, and see that it is well in the end
+	$(BIN)/python -m benchmarks mischief $(ARGS)
 
 lock: ## write requirements/*.lock anew from pyproject.toml (UPGRADE=1 for newer versions)
 	@$(TOOLS); \

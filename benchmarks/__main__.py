@@ -1,4 +1,4 @@
-"""`python -m benchmarks copy | memory | changes | pipeline | tables | steady | fuzz | soak | all`."""
+"""`python -m benchmarks` with the name of a benchmark, or `all`; `--help` lists them."""
 
 from __future__ import annotations
 
@@ -171,6 +171,56 @@ def soak_command(
     from benchmarks.soak import soak
 
     soak(kills, seed, check_every, console)
+
+
+@app.command("worlds")
+def worlds_command(
+    seeds: Annotated[int, typer.Option(min=1, help="How many worlds.")] = 200,
+    first: Annotated[int, typer.Option(help="The first seed, to do one again.")] = 1,
+    kills: Annotated[int, typer.Option(min=1, help="How many drivers are killed in each.")] = 2,
+    trigger: Annotated[
+        bool | None, typer.Option(help="With the DDL trigger, or without; else every second world has it.")
+    ] = None,
+) -> None:
+    """Change tables, partitions and publication at random while pipelines are killed; compare both sides."""
+    from benchmarks.worlds import run_worlds
+
+    if not run_worlds(range(first, first + seeds), kills, trigger, console):
+        raise typer.Exit(1)
+
+
+@app.command("mischief")
+def mischief_command(
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long somebody is bad.")] = 60,
+    seed: Annotated[int, typer.Option(help="Other seeds do other things.")] = 1,
+) -> None:
+    """Kill, stop, cut, stall, revoke, drop, restart and fill at random; then the pipeline must be well by itself."""
+    from benchmarks.mischief import run_mischief
+
+    if not run_mischief(minutes, seed, console):
+        raise typer.Exit(1)
+
+
+@app.command("recopy")
+def recopy_command(
+    rows: Annotated[int, typer.Option(min=1, help="Of the table that is copied again.")] = 2_000_000,
+) -> None:
+    """How current another table is while a large one is copied again."""
+    from benchmarks.recopy import measure_recopy
+
+    measure_recopy(rows, console)
+
+
+@app.command("verify")
+def verify_command(
+    rows: Annotated[int, typer.Option(min=1000, help="Of the table.")] = 1_000_000,
+    runs: Annotated[int, typer.Option(min=1, help="How often, under load.")] = 50,
+) -> None:
+    """Compare a table under load again and again: nothing may be reported, and what it takes is measured."""
+    from benchmarks.verify import measure_verify
+
+    if not measure_verify(rows, runs, console):
+        raise typer.Exit(1)
 
 
 @app.command("all")

@@ -51,7 +51,7 @@ def streaming_early(url: str) -> PostgresSource:
     return PostgresSource(f"{url}{'&' if '?' in url else '?'}options={extra}", publication="p")
 
 
-def wait_until(holds: Callable[[], bool], what: str, seconds: float = 30) -> None:
+def wait_until(holds: Callable[[], bool], what: str, seconds: float = 180) -> None:
     """Wait for it; fail after so many seconds."""
     deadline = time.monotonic() + seconds
     while not holds():
@@ -90,7 +90,7 @@ class CaptureTask:
     def run(self, **options: Any) -> int:
         """Start it and wait for its end: the exit code."""
         process = self.start(**options)
-        process.join(60)
+        process.join(300)
         assert process.exitcode is not None, f"capture did not end; it said {self.said()}"
         return process.exitcode
 

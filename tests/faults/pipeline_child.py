@@ -9,6 +9,7 @@ import json
 import sys
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from walrelay.workers.report import Silent, TableReport
 
 
 class Telling(Silent):
+    def table_started(self, table: TableName, attempt: int) -> None:
+        say("copying", table)
+
     def table_retrying(self, table: TableName, error: WalrelayError, seconds: float) -> None:
         say("retrying", table, error.code, f"{seconds:.1f}")
 
@@ -43,7 +47,7 @@ def main(text: str) -> int:
     task = json.loads(text)
     directory = Path(task["directory"])
     arm(task["failpoints"])
-    capture_process.LONGEST_DELAY = 0.5  # it is killed more often than in any life
+    capture_process.LONGEST_DELAY = timedelta(seconds=0.5)  # it is killed more often than in any life
     pipeline = Pipeline(
         PostgresSource(task["url"], publication="p"),
         DuckDBDestination(directory / "out.duckdb", piece_bytes=task["piece_bytes"]),
@@ -56,6 +60,7 @@ def main(text: str) -> int:
         settings=copy_settings(retry_delay=0.1),
         spark_settings=task.get("spark"),
         capture=capture_settings(**{"segment_age": 0.02, "retry_delay": 0.05, **task["capture"]}),
+        **task.get("pipeline", {}),
     )
     tell_first_calls()
     threading.Thread(target=tell, args=(pipeline,), daemon=True).start()

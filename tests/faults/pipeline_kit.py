@@ -41,6 +41,7 @@ class Driver:
         piece_bytes: int = 1024 * 1024,
         capture: dict[str, Any] | None = None,
         capture_failpoints: str = "",
+        pipeline: dict[str, Any] | None = None,
     ) -> None:
         task: dict[str, Any] = {
             "url": url,
@@ -51,6 +52,7 @@ class Driver:
             "spark": spark,
             "piece_bytes": piece_bytes,
             "capture": capture or {},
+            "pipeline": pipeline or {},
         }
         self._errors = (directory / "driver.err").open("ab")
         self.process = subprocess.Popen(
@@ -63,7 +65,8 @@ class Driver:
         )
         self.said: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._hear, daemon=True).start()
+        self._hearing = threading.Thread(target=self._hear, daemon=True)
+        self._hearing.start()
 
     def _hear(self) -> None:
         assert self.process.stdout is not None
@@ -72,9 +75,9 @@ class Driver:
             self._lines.put(line.strip())
         self._lines.put(None)
 
-    def wait_for(self, word: str) -> str:
+    def wait_for(self, word: str, seconds: float = PATIENCE) -> str:
         """The next line that begins so."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + seconds
         while True:
             try:
                 line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
@@ -88,6 +91,10 @@ class Driver:
         """Until the failpoint has killed it."""
         code = self.process.wait(PATIENCE)
         assert code == -signal.SIGKILL, f"it ended with {code} and was not killed; it said {self.said}"
+
+    def hear_out(self) -> None:
+        """Until all that it said before its end was heard."""
+        self._hearing.join(PATIENCE)
 
     def kill(self) -> None:
         self.process.kill()

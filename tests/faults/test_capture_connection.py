@@ -68,7 +68,7 @@ class Running:
     def reconnects(self) -> int:
         return self.capture.status().reconnects
 
-    def wait_for_more(self, reader: LogReader, seconds: float = 30) -> None:
+    def wait_for_more(self, reader: LogReader, seconds: float = 180) -> None:
         """It goes on: something that is committed from now on arrives."""
         before = reader.end()
         wait_until(lambda: self.error is not None or reader.end() > before, f"more arrives {self.said}", seconds)
@@ -135,6 +135,27 @@ def test_the_connection_is_cut_held_up_and_refused(server: EmbeddedPostgres, tmp
                 wait_until(lambda: capture.reconnects > before, f"{fault.__name__} is noticed")  # noqa: B023
                 capture.wait_for_more(reader)
     finish(direct, bursts)
+
+
+def test_a_stream_that_stalls_is_begun_anew(database: str, tmp_path: Path) -> None:
+    """Neither side hears of it: the server waits for a minute, and its keepalives are lost too."""
+    bursts = RestingWorkload(create_tables(database, seed=24), burst=25)
+    port = int(database.rpartition(":")[2].partition("/")[0])
+    slot = f"stall_{database.rpartition('_')[2]}"
+    with FaultProxy("127.0.0.1", port) as proxy:
+        direct = CaptureTask(streaming_early(database), slot, tmp_path / "log")
+        Capture(direct.source, slot=slot, log=direct.log, settings=capture_settings(**SMALL)).run("caught-up")
+        reader = LogReader(direct.log)
+        task = CaptureTask(streaming_early(proxy.url(database)), slot, direct.log, {**SMALL, "stall_timeout": 1})
+        capture = Running(task)
+        with bursts.running(), capture.running():
+            capture.wait_for_more(reader)
+            proxy.stall()
+            wait_until(lambda: any("stalled" in one for one in capture.said), "the stall is noticed")
+            capture.wait_for_more(reader)
+        finish(direct, bursts)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
 
 
 def drop(proxy: FaultProxy, _url: str) -> None:

@@ -115,7 +115,7 @@ def test_killed_while_merging_segments(database: str, slot: str, tmp_path: Path)
                 process.kill()
                 process.join()
                 process = task.start(failpoints=f"{name}=kill:{passed}")
-                process.join(30)
+                process.join(300)
                 assert process.exitcode == -signal.SIGKILL, f"{name} was not passed {passed} times: {task.said()}"
     finish(task, bursts)
 
@@ -129,16 +129,17 @@ def test_killed_while_the_slot_waits_for_a_reader_that_lags(database: str, slot:
     assert task.run(until="caught-up") == 0
     reader = LogReader(task.log)
     positions = ReaderPositions(reader.storage)
-    with Watcher(database, slot, task.log, reader="lagging"), bursts.running():
+    with Watcher(database, slot, task.log, reader="lagging") as watcher, bursts.running():
         for number in range(12):
+            head, moves = reader.head(), watcher.moves
             process = task.start()
-            time.sleep(chance.uniform(0.3, 0.8))
+            wait_until(lambda head=head: len(reader.entries(head)) > 2, "capture works")
             entries = reader.entries()
-            if number != 7 and len(entries) > 5:
-                positions.record("lagging", entries[-5].end_lsn)
-            elif entries:
-                positions.record("lagging", entries[-1].end_lsn)
-            time.sleep(0.2)
+            is_near = number == 7 or len(entries) <= 5
+            positions.record("lagging", entries[-1 if is_near else -5].end_lsn)
+            if number % 2:
+                wait_until(lambda moves=moves: watcher.moves > moves, "the slot follows its reader")
+            time.sleep(chance.uniform(0.0, 0.3))
             process.kill()
             process.join()
             assert process.exitcode == -signal.SIGKILL, task.said()

@@ -95,6 +95,7 @@ def test_spark_killed_in_a_copy_and_among_changes_is_named_and_the_next_run_goes
             try:
                 driver.wait_for(word)
                 connection.execute("UPDATE t SET word = %s WHERE id <= 1000", (word,))
+                wait_until(lambda driver=driver: bool(driver.workers()), "Spark works")  # type: ignore[misc]
                 jvm = driver.jvm()
                 assert jvm is not None
                 jvm.kill()
@@ -102,6 +103,7 @@ def test_spark_killed_in_a_copy_and_among_changes_is_named_and_the_next_run_goes
                 assert driver.process.wait(60) == 1
             finally:
                 driver.close()
+            assert "Traceback" not in (tmp_path / "driver.err").read_text()
     finish(database, slot, tmp_path)
 
 

@@ -20,7 +20,11 @@ pytestmark = pytest.mark.postgres
 def copy(url: str, table: str, path: Path) -> None:
     source = PostgresSource(url)
     with exported_snapshot(source, application="walrelay roundtrip") as snapshot:
-        copy_table(source, snapshot, table, started(path))
+        destination = started(path)
+        try:
+            copy_table(source, snapshot, table, destination)
+        finally:
+            destination.shutdown()
 
 
 def execute(url: str, statements: str) -> None:
@@ -101,4 +105,4 @@ def test_a_table_may_change_the_case_of_its_name(database: str, tmp_path: Path) 
 def test_a_table_without_columns_becomes_a_table(database: str, tmp_path: Path) -> None:
     execute(database, "CREATE TABLE bare (); INSERT INTO bare DEFAULT VALUES; INSERT INTO bare DEFAULT VALUES")
     copy(database, "bare", tmp_path / "bare.duckdb")
-    assert ask(tmp_path / "bare.duckdb", "SELECT * FROM public.bare") == []
+    assert ask(tmp_path / "bare.duckdb", "SELECT count(*) FROM public.bare") == [(2,)]

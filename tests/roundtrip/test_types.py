@@ -229,9 +229,10 @@ def read_wide(world: World) -> TableSchema:
 
 def test_all_types_side_by_side_in_one_table(wide_world: World, tmp_path: Path) -> None:
     path, source = tmp_path / "wide.duckdb", PostgresSource(wide_world.url)
+    destination = started(path)
     with exported_snapshot(source, application="walrelay roundtrip") as snapshot:
         for table in ("wide", "wide_and_empty"):
-            copied = copy_table(source, snapshot, table, started(path))
+            copied = copy_table(source, snapshot, table, destination)
             assert not copied.treated
     check_wide(wide_world, path, read_wide(wide_world))
 

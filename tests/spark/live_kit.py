@@ -23,10 +23,11 @@ from walrelay.postgres.connection import connect
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
 from walrelay.stores.sqlite import SqliteStore
-from walrelay.workers.report import Silent
+from walrelay.workers import live as live_module
+from walrelay.workers.report import Silent, TableReport
 from walrelay.workers.status import PipelineStatus, TableStatus
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class Heard(Silent):
@@ -35,6 +36,7 @@ class Heard(Silent):
     def __init__(self) -> None:
         self.started: list[str] = []
         self.retried: list[str] = []
+        self.failed: list[TableReport] = []
         self.notices: list[str] = []
 
     def table_started(self, table: TableName, attempt: int) -> None:
@@ -42,6 +44,10 @@ class Heard(Silent):
 
     def table_retrying(self, table: TableName, error: Exception, seconds: float) -> None:
         self.retried.append(str(table))
+
+    def table_finished(self, report: TableReport) -> None:
+        if report.error is not None:
+            self.failed.append(report)
 
     def notice(self, message: str) -> None:
         self.notices.append(message)
@@ -127,17 +133,25 @@ class Live:
     def wait_current(self, pipeline: Pipeline, *tables: str) -> PipelineStatus:
         """Until all that was committed before now is in these tables, or in all that there are."""
         self.wait_ready(pipeline, *tables)
+        with connect(self.source) as connection:
+            altered = flushed_lsn(connection)
         log = self.wait_logged(pipeline)
 
         def current(status: PipelineStatus) -> bool:
             end = log.end()
-            return all(
+            return self._has_looked(pipeline, altered) and all(
                 one.position is not None and one.position >= end and one.phase == "ready"
                 for one in status.tables
                 if not tables or str(one.name) in tables
             )
 
         return self.wait(pipeline, current, "everything in the log is applied")
+
+    @staticmethod
+    def _has_looked(pipeline: Pipeline, lsn: Lsn) -> bool:
+        """Whether the pipeline knows of all that was altered before, and has done what is to be done about it."""
+        live = pipeline._live
+        return live is None or live_module.DISCOVER_SECONDS > PATIENCE or live.has_settled(lsn)
 
     def wait_logged(self, pipeline: Pipeline) -> LogReader:
         """Until all that was committed before now is in the log."""

