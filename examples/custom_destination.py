@@ -1,14 +1,27 @@
 """A destination of your own: a CSV file per table. Usage: custom_destination.py POSTGRES_URL PUBLICATION DIRECTORY"""
 
+import json
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv
 
 from walrelay import Pipeline, PostgresSource
 from walrelay.decode.base import TEXT
 from walrelay.destinations.base import SimpleDestination, TableRows, WriteResult
 from walrelay.model.schema import TableSchema
+
+
+def flat(rows: pa.RecordBatch) -> pa.Table:
+    """The rows without arrays and composites, which CSV cannot hold: they become JSON."""
+    columns = [
+        pa.array([None if one is None else json.dumps(one, default=str) for one in column.to_pylist()], pa.string())
+        if pa.types.is_nested(column.type)
+        else column
+        for column in rows.columns
+    ]
+    return pa.table(columns, rows.schema.names)
 
 
 class CsvDestination(SimpleDestination):
@@ -20,9 +33,10 @@ class CsvDestination(SimpleDestination):
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         unfinished = self.directory / f"{schema.name}.csv.new"
-        with pyarrow.csv.CSVWriter(unfinished, rows.arrow_schema) as writer:
+        empty = pa.RecordBatch.from_pylist([], rows.arrow_schema)
+        with pyarrow.csv.CSVWriter(unfinished, flat(empty).schema) as writer:
             for batch in rows.batches():
-                writer.write_batch(batch)
+                writer.write_table(flat(batch))
         unfinished.rename(self.directory / f"{schema.name}.csv")  # readers see the old file or the whole new one
         return WriteResult(durable=True, rows=rows.rows_total)
 
