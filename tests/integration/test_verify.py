@@ -19,8 +19,12 @@ from tests.integration.verify_kit import Followed
 from walrelay.config.settings import copy_settings
 from walrelay.destinations.null import NullDestination
 from walrelay.errors import NotVerifiableError, OtherDestinationError
+from walrelay.log.reader import LogReader
 from walrelay.model.phases import Errored, Init, NoRetry
+from walrelay.postgres.connection import connect
+from walrelay.postgres.slot import flushed_lsn
 from walrelay.testing.workload import Workload
+from walrelay.verify.coverage import log_reaches
 from walrelay.verify.run import VerifyParts, verify
 
 pytestmark = pytest.mark.postgres
@@ -266,6 +270,21 @@ def test_rows_that_the_log_does_not_have_yet_are_no_differences(followed: Follow
     followed.follow()
     assert [dict(one.key) for one in followed.one("things").differences] == [{"id": "9"}]
     assert followed.one("loose").status == "equal"
+
+
+def test_pipeline_that_runs_but_does_not_read_its_slot_yet_is_waited_for(followed: Followed) -> None:
+    """Capture takes a moment to come up, and comes back after a lost connection: nobody reads the slot meanwhile."""
+    followed.sql("UPDATE things SET name = 'new' WHERE id = 5")
+    with connect(followed.source) as connection:
+        end = flushed_lsn(connection)
+
+    def is_coming_up() -> bool:
+        followed.follow()
+        return True
+
+    log = LogReader(followed.log)
+    assert not log_reaches(log, followed.source, end, 120, is_running=lambda: False)
+    assert log_reaches(log, followed.source, end, 120, is_running=is_coming_up)
 
 
 def test_rows_that_are_in_the_log_and_not_applied_are_left_for_later(followed: Followed) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Callable
 
 import psycopg
 
@@ -23,9 +24,12 @@ MOST_CHANGES = 20_000
 _COMMIT = struct.Struct("!cBQQQ")
 
 
-def log_reaches(log: LogReader, source: PostgresSource, lsn: Lsn, patience: float) -> bool:
-    """Whether every published transaction that ends up to `lsn` is in the log. Waits while somebody reads the slot;
-    where nobody does, the slot is asked whether anything of the publication is there that the log lacks."""
+def log_reaches(
+    log: LogReader, source: PostgresSource, lsn: Lsn, patience: float, is_running: Callable[[], bool]
+) -> bool:
+    """Whether every published transaction that ends up to `lsn` is in the log. Waits while somebody reads the slot, or
+    will soon because the pipeline runs; where nobody does, the slot is asked whether anything of the publication is
+    there that the log lacks."""
     deadline, looked = time.monotonic() + patience, 0.0
     slot = log.lineage().slot
     while log.head() < lsn:
@@ -37,7 +41,10 @@ def log_reaches(log: LogReader, source: PostgresSource, lsn: Lsn, patience: floa
                 if found is None:
                     return False
                 if found.active_pid is None:
-                    return _nothing_waits(connection, slot, source.publication, log.end())
+                    if _nothing_waits(connection, slot, source.publication, log.end()):
+                        return True
+                    if not is_running():
+                        return False
         if now > deadline:
             return False
         time.sleep(POLL_SECONDS)

@@ -32,6 +32,7 @@ from walrelay.verify.gap import Gap, read_gap
 from walrelay.verify.report import Difference, TableResult
 from walrelay.verify.rows import compare_rows
 from walrelay.verify.source_table import SourceTable, key_of
+from walrelay.workers.wishes import is_running
 
 T = TypeVar("T")
 ROUNDS = 6
@@ -184,7 +185,10 @@ class _Round:
             self._visible = snapshot.visible
             found.snapshot_lsn = snapshot.lsn
             found.not_compared = tuple(c.name for c in schema.columns if not (c.as_text or can_write(c.type)))
-            found.is_covered = log_reaches(sides.log, sides.source, inserted_lsn(connection), sides.patience)
+            wanted = inserted_lsn(connection)
+            found.is_covered = log_reaches(
+                sides.log, sides.source, wanted, sides.patience, lambda: is_running(sides.store)
+            )
             bits = _bits(storage_of(connection, [table.id])[table.id].rows_estimate)
             before = len(found.differences)
             self._compare(KeyRanges(bits, keys=found.left))
