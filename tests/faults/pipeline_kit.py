@@ -89,8 +89,16 @@ class Driver:
 
     def wait_killed(self) -> None:
         """Until the failpoint has killed it."""
-        code = self.process.wait(PATIENCE)
+        assert self.has_ended(within=PATIENCE), f"it was not killed; it said {self.said}"
+        code = self.process.returncode
         assert code == -signal.SIGKILL, f"it ended with {code} and was not killed; it said {self.said}"
+
+    def has_ended(self, within: float) -> bool:
+        try:
+            self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def hear_out(self) -> None:
         """Until all that it said before its end was heard."""
