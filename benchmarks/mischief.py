@@ -232,7 +232,12 @@ def run_mischief(minutes: float, seed: int, console: Console) -> bool:
         mischief = Mischief(server, directory, seed, console)
         ok = mischief.run(minutes)
         console.print(f"{minutes:.0f} minutes, seed {seed}, {mischief.starts} starts; {dict(mischief.deeds)}")
+        said = (directory / "said.log").read_text(errors="replace")
+        is_orderly = "Traceback" not in said
         console.print("healthy and equal in the end" if ok else "NOT well in the end")
-        if not ok:
-            console.print((directory / "said.log").read_text(errors="replace")[-8000:], markup=False)
-        return ok
+        if not is_orderly:
+            console.print("a traceback was printed on the way:")
+            console.print(said[said.index("Traceback") - 400 :][:3000], markup=False)
+        elif not ok:
+            console.print(said[-8000:], markup=False)
+        return ok and is_orderly

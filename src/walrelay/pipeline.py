@@ -36,6 +36,7 @@ from walrelay.errors import (
     WalrelayError,
 )
 from walrelay.log.capture import Until
+from walrelay.log.failures import LogNotFoundError
 from walrelay.log.identity import Lineage, read_lineage
 from walrelay.log.reader import LogReader
 from walrelay.log.storage import open_storage
@@ -76,6 +77,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["copy", "changes", "both"]
 POLL_SECONDS = 0.05
+ANEW_SECONDS = 60.0
+"""A run that was begun anew and has lasted as long may be begun anew again."""
 RETAIN_AGE = timedelta(days=7)
 """How long a pipeline's log keeps what the destination has: enough to replay into last week's backup of it."""
 
@@ -193,22 +196,27 @@ class Pipeline:
             raise
 
     def _beginning_anew(self, until: Until | None) -> RunSummary:
-        """Once, when that was asked for and is the way back."""
-        try:
-            return self._run_live(until)
-        except WalrelayError as error:
-            if not (self.begin_anew and error.begins_anew) or self._asked:
-                raise
-            begin_pipeline_anew(
-                error,
-                source=self.source,
-                slot=self.slot,
-                log=str(self.log),
-                store=self.store,
-                notify=self._listener.notice,
-            )
-        self._stopping.clear()
-        return self._run_live(until)
+        """When that was asked for and is the way back; not for ever where each beginning fails at once."""
+        is_anew = False
+        while True:
+            begun = time.monotonic()
+            try:
+                return self._run_live(until)
+            except WalrelayError as error:
+                if not (self.begin_anew and error.begins_anew) or self._asked:
+                    raise
+                if is_anew and time.monotonic() - begun < ANEW_SECONDS:
+                    raise
+                begin_pipeline_anew(
+                    error,
+                    source=self.source,
+                    slot=self.slot,
+                    log=str(self.log),
+                    store=self.store,
+                    notify=self._listener.notice,
+                )
+            is_anew = True
+            self._stopping.clear()
 
     def resync(self, *tables: str) -> None:
         """Have these tables (all without names) copied again: now while it runs, else at the next start."""
@@ -255,8 +263,12 @@ class Pipeline:
         return self._outcome
 
     def status(self) -> PipelineStatus | None:
-        """Where it stands; None before it runs. Not for mode `copy`, which tells its listener."""
-        return self._live.status() if self._live is not None else None
+        """Where it stands; None before it runs, and while it has no log. Not for mode `copy`, which tells its
+        listener."""
+        try:
+            return self._live.status() if self._live is not None else None
+        except LogNotFoundError:
+            return None  # set aside, for one that is begun anew
 
     def verify(self, tables: Collection[str] | None = None, repair: bool = False) -> VerifyReport:
         """Compare source and destination, table by table, exactly, while both run or when neither does; with `repair`

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
 
+from tests.faults.capture_kit import wait_until
 from tests.spark.live_kit import Live, confirmed
 from walrelay.control.agreement import compare
 from walrelay.errors import LineageError, OtherDestinationError, PublicationMissingError, SlotError, WalrelayError
@@ -57,6 +59,35 @@ def test_a_slot_that_somebody_dropped(shop: Live) -> None:
     shop.sql("DELETE FROM orders WHERE id < 10", "INSERT INTO orders VALUES (1001, 'unseen')")
     fails_then_begins_anew(shop, SlotError)
     assert (shop.log.parent / "log.set-aside-1").is_dir()
+
+
+def test_a_running_pipeline_begins_anew_by_itself_whenever_its_slot_goes(
+    shop: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says where it stands meanwhile, without a log."""
+    monkeypatch.setattr("walrelay.pipeline.ANEW_SECONDS", 0.0)
+    with shop.running(begin_anew=True) as pipeline:
+        for number in (1, 2):
+            shop.wait_current(pipeline)
+            wait_until(lambda: taken_away(shop), "the slot is gone")
+            shop.sql(f"DELETE FROM orders WHERE id = {number}")
+            aside = shop.log.with_name(f"log.set-aside-{number}")
+            shop.wait(pipeline, lambda _, aside=aside: aside.is_dir(), "it begins anew")  # type: ignore[misc]
+        shop.wait_current(pipeline)
+    assert is_equal(shop)
+
+
+def taken_away(shop: Live) -> bool:
+    """Whether the slot is gone: end who reads it, and drop it before he is back."""
+    with psycopg.connect(shop.url, autocommit=True) as connection, suppress(psycopg.errors.ObjectInUse):
+        connection.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", (shop.slot,)
+        )
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (shop.slot,)
+        )
+        return True
+    return False
 
 
 def test_a_lost_log_whose_slot_has_kept_what_is_missing_needs_nobody(shop: Live) -> None:
