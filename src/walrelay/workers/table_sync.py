@@ -173,10 +173,12 @@ def _landed(
                 f"a process that copied {table.name} was killed", context={"table": str(table.name)}
             ) from error
         except WalrelayError as error:
-            if not locks.ended:
+            if not locks.let_through:
                 raise
+            pids = ", ".join(map(str, sorted(locks.let_through)))
             raise TableLockedError(
-                f"somebody wanted {table.name} for himself while it was copied", context={"table": str(table.name)}
+                f"another session (pid {pids}) wanted an exclusive lock on {table.name} while it was copied",
+                context={"table": str(table.name)},
             ) from error
 
 
