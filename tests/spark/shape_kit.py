@@ -22,9 +22,6 @@ from walrelay.testing.both_sides import differences
 from walrelay.testing.failpoints import armed
 
 CONTROL = "control_table"
-UNSEEN_IN_ONE_TRANSACTION = {"partition_truncated_after_its_root", "unlogged_after_a_truncate"}
-"""The transaction that was logged to truncate a table has given it new files; what else it did to them, neither stream
-nor catalog shows (docs/decisions/0008-altered-tables.md). Such steps come one by one."""
 
 
 @dataclass
@@ -67,9 +64,6 @@ class Shapes:
     def do_in_one_transaction_each(self) -> None:
         """All steps of a scenario in one transaction."""
         for one in self.scenarios:
-            if one.name in UNSEEN_IN_ONE_TRANSACTION:
-                self.do(one.filled(one.steps))
-                continue
             with psycopg.connect(self.live.url) as connection:
                 connection.execute("SET synchronous_commit = on; SET lock_timeout = '60s'")
                 for step in one.filled(one.steps):

@@ -82,13 +82,16 @@ class LogReader(LogView):
 
         yield from self._each_entry(after, to, tables, together)
 
-    def truncates(self, table: TableId, after: Lsn, to: Lsn) -> set[int]:
-        """The transactions that have truncated the table in between."""
-        found = set[int]()
+    def truncates(self, table: TableId, after: Lsn, to: Lsn) -> dict[int, bool]:
+        """The transactions that have truncated the table in between; and whether that was the last they did to it."""
+        truncated, changed = dict[int, int](), dict[int, int]()
         for one in self.batches(max(after, self.start()), to, {table}):
+            ordinals = pa.table({"xid": one.batch.column("xid"), "ordinal": one.batch.column("ordinal")})
             is_truncate = pc.equal(one.batch.column("op"), "truncate")
-            found.update(one.batch.column("xid").filter(is_truncate).to_pylist())
-        return found
+            for found, chosen in ((truncated, ordinals.filter(is_truncate)), (changed, ordinals)):
+                last = chosen.group_by("xid").aggregate([("ordinal", "max")])
+                found.update(zip(last["xid"].to_pylist(), last["ordinal_max"].to_pylist(), strict=True))
+        return {xid: changed[xid] == ordinal for xid, ordinal in truncated.items()}
 
     def messages(self, after: Lsn | None = None, to: Lsn | None = None) -> Iterator[dict[str, Any]]:
         """Logical messages, in order."""

@@ -23,6 +23,9 @@ class Storage:
     filenode: int
     attached_by: int
     """The transaction that made it a partition; 0 for none."""
+    toast: int = 0
+    """The relation that holds its large values; 0 for none. An ALTER TABLE that writes the rows anew makes another one;
+    TRUNCATE, VACUUM FULL and CLUSTER keep it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +101,17 @@ def doubts(before: Fingerprint, now: Fingerprint) -> Doubts:
     if gone:
         reasons.append("partitions were dropped or detached")
     replaced = [one for id_, one in new.items() if id_ in old and id_ not in gone and old[id_].filenode != one.filenode]
-    if replaced and _is_touched(before.sighting, now.sighting):
+    if replaced and (
+        _is_touched(before.sighting, now.sighting) or any(_is_rewritten(old[one.id], one) for one in replaced)
+    ):
         reasons.append("its rows were written anew by an ALTER TABLE")
     attached = tuple(one for id_, one in new.items() if id_ not in old)
     return Doubts(tuple(reasons), tuple(replaced), attached)
+
+
+def _is_rewritten(before: Storage, now: Storage) -> bool:
+    """Whether an ALTER TABLE has written its rows anew; of a relation without large values nobody can say."""
+    return bool(before.toast and now.toast) and before.toast != now.toast
 
 
 def _membership(before: Fingerprint, now: Fingerprint) -> Iterator[str]:

@@ -208,12 +208,21 @@ class CatalogWatch:
     def _settle(self, board: TableBoard, finding: _Finding, show: Callable[[SchemaVersion, Lsn], None]) -> None:
         table = finding.now.sighting.table
         position = board.positions[table]
-        if finding.replaced and not finding.replaced <= self._log.truncates(table, finding.known.lsn, position):
+        if finding.replaced and not self._has_told(finding, position):
             self._copy_again(board, finding, ("its rows stand in new files, and not by a TRUNCATE that was logged",))
             return
         if finding.schema is not None:
             show(SchemaVersion(finding.schema, 0, finding.lsn), position)
         self._accept(finding)
+
+    def _has_told(self, finding: _Finding, position: Lsn) -> bool:
+        """Whether the log has all that gave the table new files. A partition that is truncated by its own name in the
+        transaction that truncated the root is emptied in place: rows that came in between are in doubt."""
+        table = finding.now.sighting.table
+        told = self._log.truncates(table, finding.known.lsn, position)
+        if any(one.id != table for one in finding.now.storage):
+            told = {xid: is_last for xid, is_last in told.items() if is_last}
+        return finding.replaced <= told.keys()
 
     def _copy_again(self, board: TableBoard, finding: _Finding, reasons: tuple[str, ...]) -> None:
         name, why = finding.now.name, "; ".join(reasons)

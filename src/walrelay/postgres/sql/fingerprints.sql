@@ -41,7 +41,7 @@ LEFT JOIN LATERAL (
 ) AS expressions ON true
 LEFT JOIN LATERAL (
     SELECT jsonb_agg(jsonb_build_array(c.oid::int8, pg_catalog.pg_relation_filenode(c.oid)::int8,
-                                       coalesce(i.xmin::text::int8, 0)) ORDER BY c.oid) AS body
+                                       coalesce(i.xmin::text::int8, 0), c.reltoastrelid::int8) ORDER BY c.oid) AS body
     FROM (SELECT given.id AS relid WHERE given.kind <> 'p'
           UNION SELECT relid FROM pg_catalog.pg_partition_tree(given.id::regclass) WHERE isleaf AND given.kind = 'p') AS leaf
     JOIN pg_catalog.pg_class c ON c.oid = leaf.relid AND c.relkind <> 'p'
