@@ -20,7 +20,7 @@ from benchmarks.peers import peer_command
 from benchmarks.sampling import Role
 from benchmarks.tables import BENCH_COLUMNS, Table
 from walrelay.destinations.base import Destination
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.null import NullDestination
 from walrelay.pipeline import Pipeline
 from walrelay.postgres.source import PostgresSource

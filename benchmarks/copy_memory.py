@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from benchmarks.machine import describe_machine
 from benchmarks.sampling import MemoryPeak, MemorySampler, Role
 from benchmarks.tables import WIDE_ROW_BYTES, Table, WideTable
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.pipeline import Pipeline
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import spark_session

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from walrelay.config.settings import CaptureSettings
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
 from walrelay.pipeline import Pipeline

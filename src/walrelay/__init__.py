@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from walrelay.config.settings import CaptureSettings, CopySettings
-    from walrelay.destinations.duckdb import DuckDBDestination
+    from walrelay.destinations.duckdb.destination import DuckDBDestination
     from walrelay.destinations.events import EventBatch
     from walrelay.destinations.memory import MemoryDestination
     from walrelay.destinations.null import NullDestination
@@ -26,7 +26,7 @@ _HOME = {
     "Capture": "walrelay.log.capture",
     "CaptureSettings": "walrelay.config.settings",
     "CopySettings": "walrelay.config.settings",
-    "DuckDBDestination": "walrelay.destinations.duckdb",
+    "DuckDBDestination": "walrelay.destinations.duckdb.destination",
     "EventBatch": "walrelay.destinations.events",
     "LogReader": "walrelay.log.reader",
     "MemoryDestination": "walrelay.destinations.memory",

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from walrelay.destinations.base import Destination
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.memory import MemoryDestination
 
 pytest.register_assert_rewrite("walrelay.testing.destination_contract")

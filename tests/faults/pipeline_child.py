@@ -16,7 +16,7 @@ from typing import Any
 from saying import say
 
 from walrelay.config.settings import capture_settings, copy_settings
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import arm
 from walrelay.model.names import TableName

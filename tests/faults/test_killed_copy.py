@@ -14,7 +14,7 @@ import duckdb
 import psycopg
 import pytest
 
-from walrelay.destinations.duckdb_load import BUILDING
+from walrelay.destinations.duckdb.load import BUILDING
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(420)]
 CHILD = Path(__file__).parent / "copy_child.py"

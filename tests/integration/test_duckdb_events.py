@@ -25,10 +25,10 @@ from tests.roundtrip.values import WITHOUT_BINARY, cases_of
 from walrelay.config.settings import capture_settings, copy_settings
 from walrelay.control.agreement import compare
 from walrelay.decode.plain_rows import plain_rows
-from walrelay.destinations import duckdb_apply
 from walrelay.destinations.base import DestinationContext
-from walrelay.destinations.duckdb import DuckDBDestination
-from walrelay.destinations.duckdb_types import quoted
+from walrelay.destinations.duckdb import apply as duckdb_apply
+from walrelay.destinations.duckdb.destination import DuckDBDestination
+from walrelay.destinations.duckdb.types import quoted
 from walrelay.destinations.events import EventBatch
 from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader

@@ -22,7 +22,7 @@ from walrelay.cli.destinations import destination_from_url
 from walrelay.config.settings import copy_settings
 from walrelay.decode.base import DUCKDB
 from walrelay.destinations.base import DestinationContext, TableRows
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.staging import staging_area
 from walrelay.log.identity import Lineage, claim
 from walrelay.log.reader import LogReader
@@ -115,7 +115,7 @@ def test_a_package_that_is_not_installed() -> None:
     """The program of somebody who has no DuckDB; the extra that the hint names brings it."""
     script = (
         "import sys; sys.modules['duckdb'] = None\n"
-        "from walrelay.destinations.duckdb_file import duckdb_module\n"
+        "from walrelay.destinations.duckdb.file import duckdb_module\n"
         "from walrelay.errors import WalrelayError\n"
         "try: duckdb_module()\n"
         "except WalrelayError as error: print(error.to_text())"

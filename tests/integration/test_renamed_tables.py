@@ -12,7 +12,7 @@ import pytest
 from tests.integration.renaming_kit import Renaming, held
 from walrelay.config.settings import copy_settings
 from walrelay.destinations.base import DestinationContext
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.events import EventBatch
 from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader

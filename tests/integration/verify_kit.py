@@ -17,7 +17,7 @@ from walrelay.config.settings import capture_settings, copy_settings
 from walrelay.control.stores import STATE_FILE, log_of
 from walrelay.decode.base import DUCKDB
 from walrelay.destinations.base import DestinationContext, TableRows
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.events import EventBatch
 from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader

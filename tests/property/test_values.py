@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.roundtrip.compare import printed_by_postgres, read_back
 from walrelay.decode.base import DUCKDB, Tally
 from walrelay.decode.table import TableDecoder
-from walrelay.destinations.duckdb_types import projection
+from walrelay.destinations.duckdb.types import projection
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special

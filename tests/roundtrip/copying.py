@@ -9,7 +9,7 @@ from pathlib import Path
 
 from walrelay.config.settings import MiB, UnknownTypes, copy_settings
 from walrelay.destinations.base import DestinationContext, TableRows
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import SpecialValues

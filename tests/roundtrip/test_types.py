@@ -20,7 +20,7 @@ from tests.roundtrip.copying import Copied, copy_table, started
 from tests.roundtrip.values import AS_TEXT, CASES, EXTENSIONS, LAST_STAMP, TYPES, Case, cases_of
 from walrelay.config.settings import UnknownTypes
 from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.errors import SpecialValueError
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from walrelay.config.settings import capture_settings, copy_settings
 from walrelay.destinations.base import Destination
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName

@@ -19,7 +19,7 @@ from tests.spark.live_kit import Live
 from walrelay.cli.app import main
 from walrelay.config.settings import copy_settings
 from walrelay.control.readers import forget_reader
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.errors import (
     CopyFailedError,
     DestinationBusyError,

@@ -23,7 +23,7 @@ from tests.spark.live_kit import Heard, Live, confirmed, ended, phases, table
 from walrelay.config.settings import copy_settings
 from walrelay.decode.base import SPARK
 from walrelay.destinations.base import DestinationContext, SimpleDestination, TableRows, WriteResult
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.events import EventBatch
 from walrelay.destinations.memory import MemoryDestination
 from walrelay.errors import ConfigError, CopyFailedError, LineageError, SparkJobError

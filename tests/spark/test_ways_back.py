@@ -12,7 +12,7 @@ import pytest
 from tests.spark.live_kit import Live, phases, table
 from walrelay.config.settings import copy_settings
 from walrelay.control.agreement import compare
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.errors import CopyFailedError, PausedError
 from walrelay.testing.faults import FaultyDestination, LastingFaultError
 

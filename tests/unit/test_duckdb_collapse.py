@@ -19,10 +19,10 @@ import pytest
 
 from walrelay.config.settings import copy_settings
 from walrelay.decode.changes import OPTIONAL, change_schema
-from walrelay.destinations import duckdb_apply
 from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
-from walrelay.destinations.duckdb import DuckDBDestination
-from walrelay.destinations.duckdb_survey import unseen
+from walrelay.destinations.duckdb import apply as duckdb_apply
+from walrelay.destinations.duckdb.destination import DuckDBDestination
+from walrelay.destinations.duckdb.survey import unseen
 from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import DestinationError, MissingRowError, SpecialValueError, UnnamedRowError, UnsentValueError
 from walrelay.log.compaction import CompactionSettings, Compactor

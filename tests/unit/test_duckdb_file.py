@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from walrelay.config.settings import copy_settings
-from walrelay.destinations import duckdb_file
 from walrelay.destinations.base import DestinationContext
-from walrelay.destinations.duckdb_file import DuckDBFile
+from walrelay.destinations.duckdb import file as duckdb_file
+from walrelay.destinations.duckdb.file import DuckDBFile
 
 
 class Counting(DuckDBFile):

@@ -19,11 +19,11 @@ import pytest
 from walrelay.config.settings import copy_settings
 from walrelay.decode.base import DUCKDB
 from walrelay.decode.table import bare_rows
-from walrelay.destinations import duckdb_pieces
 from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
-from walrelay.destinations.duckdb import SMALL_BYTES, DuckDBDestination
-from walrelay.destinations.duckdb_load import BUILDING
-from walrelay.destinations.duckdb_pieces import cut
+from walrelay.destinations.duckdb import pieces as duckdb_pieces
+from walrelay.destinations.duckdb.destination import SMALL_BYTES, DuckDBDestination
+from walrelay.destinations.duckdb.load import BUILDING
+from walrelay.destinations.duckdb.pieces import cut
 from walrelay.destinations.landing import BARE, GROUP_ROWS, Landing, landable
 from walrelay.errors import DestinationError, WalrelayError
 from walrelay.failpoints import disarm
@@ -218,7 +218,7 @@ def test_between_two_pieces_others_have_the_file(
         if name == "destination.piece":
             seen.append(subprocess.check_output([sys.executable, "-c", READER, str(destination.path)], text=True))
 
-    monkeypatch.setattr("walrelay.destinations.duckdb.hit", look)
+    monkeypatch.setattr("walrelay.destinations.duckdb.destination.hit", look)
     destination.write_table_rows(SCHEMA, landed(tmp_path, 100, 100, 100, first=100))
     assert seen == ["5\n", "5\n", "5\n"]
     assert held(destination.path) == list(range(100, 400))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import duckdb
 
-from walrelay.destinations.duckdb_progress import ProgressBook
-from walrelay.destinations.duckdb_shape import ShapeKeeper
+from walrelay.destinations.duckdb.progress import ProgressBook
+from walrelay.destinations.duckdb.shape import ShapeKeeper
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column, PgType, SchemaVersion, TableSchema

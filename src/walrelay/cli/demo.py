@@ -95,7 +95,7 @@ def _check_earlier(path: Path) -> None:
                 ).fetchone()
                 tables = found[0] if found else 0
         except duckdb.Error as error:
-            from walrelay.destinations.duckdb_file import failure
+            from walrelay.destinations.duckdb.file import failure
 
             raise failure(error, path) from error
     if not tables:

@@ -30,7 +30,7 @@ def destination_from_url(url: str) -> Destination:
 
 
 def _duckdb(url: str) -> Destination:
-    from walrelay.destinations.duckdb import DuckDBDestination
+    from walrelay.destinations.duckdb.destination import DuckDBDestination
 
     parts = urlsplit(url)
     path = unquote(parts.path)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from walrelay.destinations.duckdb_file import failure
+from walrelay.destinations.duckdb.file import failure
 from walrelay.destinations.row_text import DuckDBSide, PostgresSide, Side, can_write
 from walrelay.errors import MissingExtraError
 from walrelay.model.names import TableName

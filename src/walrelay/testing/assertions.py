@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from walrelay.control.agreement import compare
-from walrelay.destinations.duckdb import DuckDBDestination
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.memory import MemoryDestination
 from walrelay.postgres.source import PostgresSource
 from walrelay.testing.faults import FaultyDestination

@@ -21,8 +21,8 @@ from psycopg import sql
 from walrelay.decode.base import DUCKDB, Tally
 from walrelay.decode.retarget import retarget_struct
 from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.duckdb_file import duckdb_module
-from walrelay.destinations.duckdb_types import projection
+from walrelay.destinations.duckdb.file import duckdb_module
+from walrelay.destinations.duckdb.types import projection
 from walrelay.destinations.row_text import DuckDBSide
 from walrelay.log.reader import LogReader, TableBatch
 from walrelay.log.xids import catch_up_start, read_samples

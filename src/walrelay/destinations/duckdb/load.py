@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.duckdb_pieces import FILE_NAME, ROW_NUMBER, Piece
-from walrelay.destinations.duckdb_progress import NO_COLUMNS, place
-from walrelay.destinations.duckdb_types import projection, quoted
+from walrelay.destinations.duckdb.pieces import FILE_NAME, ROW_NUMBER, Piece
+from walrelay.destinations.duckdb.progress import NO_COLUMNS, place
+from walrelay.destinations.duckdb.types import projection, quoted
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema
 

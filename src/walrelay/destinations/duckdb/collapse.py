@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.duckdb_progress import NO_COLUMNS, Shape
-from walrelay.destinations.duckdb_shape import match_columns
-from walrelay.destinations.duckdb_survey import Survey, literal
-from walrelay.destinations.duckdb_types import holds_interval, projection, quoted
+from walrelay.destinations.duckdb.progress import NO_COLUMNS, Shape
+from walrelay.destinations.duckdb.shape import match_columns
+from walrelay.destinations.duckdb.survey import Survey, literal
+from walrelay.destinations.duckdb.types import holds_interval, projection, quoted
 from walrelay.model.schema import Column, PgType, TableSchema
 
 LAST, HELD, TOUCHES, LINKS = "_walrelay_last", "_walrelay_held", "_walrelay_touches", "_walrelay_links"

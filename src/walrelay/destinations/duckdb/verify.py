@@ -10,10 +10,10 @@ import pyarrow as pa
 from psycopg import sql
 
 from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.duckdb_names import folded
-from walrelay.destinations.duckdb_progress import WHOLE, ProgressBook, Shape, Writer, place
-from walrelay.destinations.duckdb_shape import match_columns
-from walrelay.destinations.duckdb_types import projection, quoted
+from walrelay.destinations.duckdb.names import folded
+from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, Shape, Writer, place
+from walrelay.destinations.duckdb.shape import match_columns
+from walrelay.destinations.duckdb.types import projection, quoted
 from walrelay.destinations.row_text import DuckDBSide
 from walrelay.destinations.verifying import Fingerprints, HashedRow, HeldTable, KeyRanges, RangeSum
 from walrelay.errors import DestinationError

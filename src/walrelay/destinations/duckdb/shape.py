@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.duckdb_names import folded, refuse_twins
-from walrelay.destinations.duckdb_places import Places
-from walrelay.destinations.duckdb_progress import NO_COLUMNS, HeldColumn, ProgressBook, Shape, of_columns, place
-from walrelay.destinations.duckdb_types import quoted
+from walrelay.destinations.duckdb.names import folded, refuse_twins
+from walrelay.destinations.duckdb.places import Places
+from walrelay.destinations.duckdb.progress import NO_COLUMNS, HeldColumn, ProgressBook, Shape, of_columns, place
+from walrelay.destinations.duckdb.types import quoted
 from walrelay.errors import CopyAgainError, DestinationError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn

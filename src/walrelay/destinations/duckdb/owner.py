@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from walrelay.destinations.base import DestinationContext
-from walrelay.destinations.duckdb_names import folded
-from walrelay.destinations.duckdb_places import Places, other_source
-from walrelay.destinations.duckdb_progress import WHOLE, Holding, ProgressBook, Writer
+from walrelay.destinations.duckdb.names import folded
+from walrelay.destinations.duckdb.places import Places, other_source
+from walrelay.destinations.duckdb.progress import WHOLE, Holding, ProgressBook, Writer
 from walrelay.errors import (
     DestinationBusyError,
     DestinationNotWritableError,

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from walrelay.decode.base import DUCKDB, Tally
 from walrelay.decode.retarget import differs, retarget_struct
-from walrelay.destinations.duckdb_collapse import HELD, LAST, LINKS, TEMPORARY, Run
-from walrelay.destinations.duckdb_progress import (
+from walrelay.destinations.duckdb.collapse import HELD, LAST, LINKS, TEMPORARY, Run
+from walrelay.destinations.duckdb.progress import (
     WHOLE,
     Progress,
     ProgressBook,
@@ -24,8 +24,8 @@ from walrelay.destinations.duckdb_progress import (
     place,
     whole,
 )
-from walrelay.destinations.duckdb_shape import ShapeKeeper
-from walrelay.destinations.duckdb_survey import SURVEY, Survey, literal, unseen
+from walrelay.destinations.duckdb.shape import ShapeKeeper
+from walrelay.destinations.duckdb.survey import SURVEY, Survey, literal, unseen
 from walrelay.destinations.events import EventBatch, TableEvents, TableRange
 from walrelay.errors import (
     DestinationError,

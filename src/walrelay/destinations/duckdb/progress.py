@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.duckdb_types import quoted
+from walrelay.destinations.duckdb.types import quoted
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.retyping import SourceType, source_type
@@ -107,7 +107,7 @@ def place(catalog: str, name: TableName) -> str:
 
 @lru_cache(maxsize=1)
 def metadata_sql() -> str:
-    return files("walrelay.destinations").joinpath("sql/duckdb_metadata.sql").read_text(encoding="utf-8")
+    return files("walrelay.destinations.duckdb").joinpath("metadata.sql").read_text(encoding="utf-8")
 
 
 class ProgressBook:

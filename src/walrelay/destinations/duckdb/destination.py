@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 from walrelay.decode.base import DUCKDB, Target
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, TableRows, WriteResult
-from walrelay.destinations.duckdb_apply import Application
-from walrelay.destinations.duckdb_file import DuckDBFile, catalog_of, duckdb_module
-from walrelay.destinations.duckdb_load import Loading, drop_unfinished
-from walrelay.destinations.duckdb_names import folded, refuse_twins
-from walrelay.destinations.duckdb_owner import Ownership, write_lock, writer_of
-from walrelay.destinations.duckdb_pieces import Plan, plan, weight
-from walrelay.destinations.duckdb_places import Places
-from walrelay.destinations.duckdb_progress import WHOLE, ProgressBook, place
-from walrelay.destinations.duckdb_shape import comment
-from walrelay.destinations.duckdb_types import quoted
-from walrelay.destinations.duckdb_verify import DuckDBLook
+from walrelay.destinations.duckdb.apply import Application
+from walrelay.destinations.duckdb.file import DuckDBFile, catalog_of, duckdb_module
+from walrelay.destinations.duckdb.load import Loading, drop_unfinished
+from walrelay.destinations.duckdb.names import folded, refuse_twins
+from walrelay.destinations.duckdb.owner import Ownership, write_lock, writer_of
+from walrelay.destinations.duckdb.pieces import Plan, plan, weight
+from walrelay.destinations.duckdb.places import Places
+from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, place
+from walrelay.destinations.duckdb.shape import comment
+from walrelay.destinations.duckdb.types import quoted
+from walrelay.destinations.duckdb.verify import DuckDBLook
 from walrelay.destinations.events import EventBatch
 from walrelay.destinations.verifying import Look
 from walrelay.errors import (
