@@ -11,9 +11,9 @@ import sys
 import time
 from typing import Any
 
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings
 from walrelay.decode.warm import ensure_warm
-from walrelay.log.capture import Capture
 from walrelay.postgres.source import PostgresSource
 
 

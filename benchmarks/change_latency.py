@@ -62,7 +62,7 @@ def measure_latency(rate: int, seconds: float, console: Console) -> Latency:
 
 def _start_capture(url: str, log: Path) -> subprocess.Popen[str]:
     child = subprocess.Popen(
-        [sys.executable, "-m", "walrelay.workers.capture_child"], stdin=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "walrelay.capture.child"], stdin=subprocess.PIPE, text=True,
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
     assert child.stdin is not None

@@ -14,14 +14,14 @@ import pyarrow as pa
 from benchmarks.fuzz.change_stream import FIRST_TYPE, UNCHANGED, Committed, Image, Planned, Shape
 from benchmarks.fuzz.kinds import KINDS
 from benchmarks.fuzz.roads import BrokenPromiseError
+from walrelay.capture.spill import OpenTransactions
+from walrelay.capture.writer import LargeTransaction
 from walrelay.decode.base import Tally
 from walrelay.decode.changes import ChangeDecoder, SeenMessage, TableChanges
 from walrelay.decode.images import struct_of
 from walrelay.decode.quarantine import QuarantinedChanges
 from walrelay.decode.table import TableDecoder
 from walrelay.errors import BadBytesError, WalrelayError
-from walrelay.log.spill import OpenTransactions
-from walrelay.log.writer import LargeTransaction
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column, PgType, SchemaVersion, TableSchema

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from walrelay.capture.capture import Capture
     from walrelay.config.settings import CaptureSettings, CopySettings
     from walrelay.destinations.duckdb.destination import DuckDBDestination
     from walrelay.destinations.events import EventBatch
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from walrelay.destinations.null import NullDestination
     from walrelay.destinations.stdout import StdoutDestination
     from walrelay.errors import WalrelayError
-    from walrelay.log.capture import Capture
     from walrelay.log.reader import LogReader
     from walrelay.pipeline import Pipeline
     from walrelay.postgres.source import PostgresSource
@@ -23,7 +23,7 @@ __version__ = "0.2.0"
 
 # Loaded when first asked for: Spark, Arrow and the decoder take a second that `walrelay --help` need not wait for.
 _HOME = {
-    "Capture": "walrelay.log.capture",
+    "Capture": "walrelay.capture.capture",
     "CaptureSettings": "walrelay.config.settings",
     "CopySettings": "walrelay.config.settings",
     "DuckDBDestination": "walrelay.destinations.duckdb.destination",

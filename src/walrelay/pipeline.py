@@ -15,6 +15,8 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
+from walrelay.capture.capture import Until
+from walrelay.capture.process import CaptureProcess
 from walrelay.config.settings import (
     SLOT_TIMEOUT,
     Ack,
@@ -35,7 +37,6 @@ from walrelay.errors import (
     StoppedError,
     WalrelayError,
 )
-from walrelay.log.capture import Until
 from walrelay.log.failures import LogNotFoundError
 from walrelay.log.identity import Lineage, read_lineage
 from walrelay.log.reader import LogReader
@@ -63,7 +64,6 @@ from walrelay.stores.names import unique_name
 from walrelay.verify.report import VerifyReport
 from walrelay.verify.run import VerifyParts, verify
 from walrelay.workers.begin_anew import begin_anew as begin_pipeline_anew
-from walrelay.workers.capture_process import CaptureProcess
 from walrelay.workers.copy_loop import CopyLoop
 from walrelay.workers.live import LiveRun
 from walrelay.workers.parts import LiveParts, RunParts

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from walrelay.log.capture import Capture
+from walrelay.capture.capture import Capture
 from walrelay.postgres.source import PostgresSource
 from walrelay.testing.spark_cluster import SparkCluster
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import psycopg
 
+from walrelay.capture import child as capture_child
 from walrelay.log.failures import LogNotFoundError
 from walrelay.log.manifest import DATA, MANIFEST, Entry
 from walrelay.log.reader import LogReader
@@ -30,7 +31,6 @@ from walrelay.testing.failpoints import ENVIRONMENT
 from walrelay.testing.replay import replay
 from walrelay.testing.sample import Sample
 from walrelay.testing.workload import Workload
-from walrelay.workers import capture_child
 
 SMALL: dict[str, Any] = {
     "segment_bytes": 256 * 1024,

@@ -15,6 +15,7 @@ from typing import Any
 
 from saying import say
 
+from walrelay.capture import process as capture_process
 from walrelay.config.settings import capture_settings, copy_settings
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.errors import WalrelayError
@@ -25,7 +26,6 @@ from walrelay.postgres.source import PostgresSource
 from walrelay.spark.change_query import ChangeQuery
 from walrelay.spark.session import stop_session
 from walrelay.stores.sqlite import SqliteStore
-from walrelay.workers import capture_process
 from walrelay.workers.report import Silent, TableReport
 
 

@@ -110,7 +110,7 @@ class Driver:
 
     def capture(self) -> psutil.Process | None:
         """The process that captures beside it."""
-        return self._descendant("walrelay.workers.capture_child")
+        return self._descendant("walrelay.capture.child")
 
     def jvm(self) -> psutil.Process | None:
         """Spark's."""

@@ -22,9 +22,9 @@ from tests.faults.capture_kit import (
     streaming_early,
     wait_until,
 )
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings
 from walrelay.errors import WalrelayError
-from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader
 from walrelay.testing.failpoints import armed
 from walrelay.testing.postgres import EmbeddedPostgres

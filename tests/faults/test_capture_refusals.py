@@ -14,6 +14,7 @@ import pytest
 
 from tests.faults.capture_kit import CaptureTask, wait_until
 from tests.faults.test_capture_connection import Running
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings
 from walrelay.errors import (
     ConfigError,
@@ -27,7 +28,6 @@ from walrelay.errors import (
     SlotUnusableError,
     WalLevelError,
 )
-from walrelay.log.capture import Capture
 from walrelay.log.failures import LogInUseError
 from walrelay.log.identity import read_lineage
 from walrelay.log.reader import LogReader

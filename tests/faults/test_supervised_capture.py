@@ -25,14 +25,14 @@ from tests.faults.capture_kit import (
     streaming_early,
     wait_until,
 )
+from walrelay.capture.capture import Capture
+from walrelay.capture.process import CaptureProcess
 from walrelay.config.settings import capture_settings
 from walrelay.errors import SlotMissingError
-from walrelay.log.capture import Capture
 from walrelay.log.lease import acquire
 from walrelay.log.reader import LogReader
 from walrelay.log.storage import open_storage
 from walrelay.model.lsn import Lsn
-from walrelay.workers.capture_process import CaptureProcess
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
@@ -40,7 +40,7 @@ PARENT = """
 import json, sys, time
 from walrelay.config.settings import capture_settings
 from walrelay.postgres.source import PostgresSource
-from walrelay.workers.capture_process import CaptureProcess
+from walrelay.capture.process import CaptureProcess
 
 url, slot, log, settings = json.loads(sys.argv[1])
 source = PostgresSource(url, publication="p")

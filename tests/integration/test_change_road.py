@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings
-from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader
 from walrelay.postgres.slot import find_slot, flushed_lsn
 from walrelay.postgres.source import PostgresSource

@@ -13,10 +13,10 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings
 from walrelay.destinations.landing import Landing
 from walrelay.destinations.staging import staging_area
-from walrelay.log.capture import Capture
 from walrelay.log.storage import open_storage
 from walrelay.postgres.source import PostgresSource
 from walrelay.stores.sqlite import SqliteStore

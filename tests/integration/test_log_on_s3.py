@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.test_log_compaction import read_all, write_segment
-from walrelay.log.capture import Capture
+from walrelay.capture.capture import Capture
 from walrelay.log.compaction import CompactionSettings, Compactor
 from walrelay.log.failures import LogGoneError, LogInUseError, LogNotWritableError, LogUnreachableError
 from walrelay.log.identity import Lineage, claim, read_lineage

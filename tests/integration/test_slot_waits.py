@@ -11,11 +11,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings
 from walrelay.control.preflight import preflight
 from walrelay.control.preflight_report import Severity
 from walrelay.errors import SlotInUseError
-from walrelay.log.capture import Capture
 from walrelay.model.lsn import Lsn
 from walrelay.postgres.replication import ReplicationConnection
 from walrelay.postgres.source import PostgresSource

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import psycopg
 import pytest
 
+from walrelay.capture.capture import Capture
 from walrelay.errors import (
     SourceError,
     TlsClientCertificateError,
@@ -19,7 +20,6 @@ from walrelay.errors import (
     TlsRequiredError,
     TlsUntrustedError,
 )
-from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader
 from walrelay.model.names import TableName
 from walrelay.postgres.catalog import find_table, read_schema

@@ -10,10 +10,11 @@ import psycopg
 import pytest
 
 from tests.server_kit import wait_for
+from walrelay.capture.capture import Capture
+from walrelay.capture.xid_samples import take_sample
 from walrelay.config.settings import capture_settings
-from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader
-from walrelay.log.xids import XidSample, catch_up_start, read_samples, take_sample
+from walrelay.log.xids import XidSample, catch_up_start, read_samples
 from walrelay.postgres.connection import connect
 from walrelay.postgres.slot import drop_slot, flushed_lsn
 from walrelay.postgres.source import PostgresSource

@@ -13,13 +13,13 @@ from uuid import uuid4
 import duckdb
 import psycopg
 
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings, copy_settings
 from walrelay.control.stores import STATE_FILE, log_of
 from walrelay.decode.base import DUCKDB
 from walrelay.destinations.base import DestinationContext, TableRows
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.events import EventBatch
-from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.model.phases import Ready, TableReplicationPhase

@@ -13,10 +13,10 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import MiB, capture_settings
 from walrelay.decode.base import ARROW, Tally
 from walrelay.decode.table import TableDecoder
-from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader
 from walrelay.model.changes import Change
 from walrelay.model.names import TableName

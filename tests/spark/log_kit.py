@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import psycopg
 
-from walrelay.log.capture import Capture
+from walrelay.capture.capture import Capture
 from walrelay.postgres.source import PostgresSource
 
 

@@ -139,7 +139,7 @@ class ChangingFirst(Heard):
         with self._lock:
             if self.capture is None:
                 own = psutil.Process().children(recursive=True)
-                self.capture = next(one for one in own if "walrelay.workers.capture_child" in one.cmdline())
+                self.capture = next(one for one in own if "walrelay.capture.child" in one.cmdline())
                 self.capture.suspend()
                 change(self._live, 1)
         super().table_started(table, attempt)

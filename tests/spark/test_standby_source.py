@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from tests.server_kit import standby_of, wait_for
 from tests.spark.live_kit import Live
 from tests.spark.test_handover import Schedules
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings, copy_settings
-from walrelay.log.capture import Capture
 from walrelay.testing.assertions import assert_replicated
 from walrelay.testing.failpoints import armed
 from walrelay.testing.postgres import EmbeddedPostgres

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.faults.capture_kit import wait_until
+from walrelay.capture import process as capture_process
+from walrelay.capture.process import CaptureProcess
 from walrelay.config.settings import capture_settings
 from walrelay.errors import CaptureDiedError
 from walrelay.postgres.source import PostgresSource
-from walrelay.workers import capture_process
-from walrelay.workers.capture_process import CaptureProcess
 
 Popen = Callable[..., subprocess.Popen[str]]
 

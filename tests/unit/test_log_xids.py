@@ -13,9 +13,9 @@ from walrelay.log.xids import (
     XIDS,
     XidSample,
     XidsUnknownError,
-    _put,
     catch_up_start,
     forget_samples,
+    put_samples,
     read_samples,
     thinned,
 )
@@ -91,7 +91,7 @@ def test_they_are_kept_in_the_log(tmp_path: Path) -> None:
     storage = open_storage(tmp_path)
     assert read_samples(storage) == []
     samples = [FLOOR, sample(300, 1 << 40, 900)]
-    _put(storage, samples)
+    put_samples(storage, samples)
     assert read_samples(storage) == samples
     forget_samples(storage, Lsn(299))
     assert read_samples(storage) == [FLOOR]

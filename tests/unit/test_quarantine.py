@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from walrelay.capture.writer import LogWriter
 from walrelay.config.settings import OnBadChanges, capture_settings
 from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import (
@@ -27,7 +28,6 @@ from walrelay.log.quarantine import quarantined_changes, read_quarantine
 from walrelay.log.reader import LogReader
 from walrelay.log.schemas import Described
 from walrelay.log.storage import open_storage
-from walrelay.log.writer import LogWriter
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column, PgType, TableSchema, TypeField

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from walrelay.log import sightings as sightings_module
-from walrelay.log.column_numbers import ColumnNumbers
-from walrelay.log.sightings import SightingBook, Told
+from walrelay.capture import sightings as sightings_module
+from walrelay.capture.column_numbers import ColumnNumbers
+from walrelay.capture.sightings import SightingBook, Told
 from walrelay.log.storage import Storage, open_storage
 from walrelay.model.lsn import Lsn
 from walrelay.model.sightings import LookTime, NamedColumn, SeenColumn, Sighting

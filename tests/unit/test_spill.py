@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from walrelay.capture import spill
+from walrelay.capture.spill import OpenTransaction, OpenTransactions
 from walrelay.errors import BadBytesError
-from walrelay.log import spill
-from walrelay.log.spill import OpenTransaction, OpenTransactions
 from walrelay.wire.pgoutput import MessageWalker, part_state
 from walrelay.wire.replication import Part
 

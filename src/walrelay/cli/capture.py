@@ -15,8 +15,8 @@ from walrelay.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from walrelay.capture.process import CaptureProcess
     from walrelay.log.status import CaptureStatus
-    from walrelay.workers.capture_process import CaptureProcess
 
 QUIET_SECONDS = 10.0
 """Between two lines where the output is no terminal."""
@@ -46,13 +46,13 @@ def capture_command(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Land every committed change in a change log, until stopped. Ends cleanly on SIGTERM and Ctrl-C."""
+    from walrelay.capture.process import CaptureProcess
     from walrelay.cli.app import _set_debug
     from walrelay.cli.progress import stderr_console
     from walrelay.cli.stopping import graceful_stop
     from walrelay.config.settings import capture_settings
     from walrelay.postgres.slot import check_slot_name
     from walrelay.postgres.source import PostgresSource
-    from walrelay.workers.capture_process import CaptureProcess
 
     _set_debug(debug)
     if until not in (None, "caught-up"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from walrelay.capture.capture import Until
 from walrelay.cli.live import live_display
 from walrelay.cli.progress import duration, progress_display, stderr_console
 from walrelay.cli.stopping import Stop, graceful_stop
@@ -16,7 +17,6 @@ from walrelay.config.settings import CaptureSettings, CopySettings
 from walrelay.control.stores import log_of, open_store
 from walrelay.destinations.base import Destination
 from walrelay.errors import CopyFailedError
-from walrelay.log.capture import Until
 from walrelay.pipeline import Mode, Pipeline
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import stop_session

@@ -7,25 +7,17 @@ log's xids are near enough to a snapshot's to be widened without doubt, and what
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from walrelay.log.failures import LogDamagedError, LogError
-from walrelay.log.manifest import Manifest
 from walrelay.log.storage import Storage
-from walrelay.log.writer import HEARTBEAT
 from walrelay.model.lsn import Lsn
 from walrelay.model.visibility import HALF_EPOCH, VisibleTransactions
-from walrelay.postgres.connection import Connection, talking
-from walrelay.postgres.slot import wal_end
-from walrelay.postgres.sql import statement
 
 XIDS: Final = "xids.json"
 MOST_SAMPLES: Final = 512
-LEAST_WAL: Final = 64 * 1024
-"""A sample costs the server an xid and a record; where nothing happens there is none, so that idle stays idle."""
 
 
 class XidsUnknownError(LogError):
@@ -56,35 +48,6 @@ class XidSample:
     least: int
 
 
-def take_sample(connection: Connection) -> XidSample | None:
-    """Of a primary; None on a standby, where copies are cut by position.
-
-    Flushed when it returns: after a crash that took the end of the WAL away other transactions would end before `lsn`.
-    """
-    with talking("looking at transaction numbers"):
-        before = connection.execute(statement("xids")).fetchone()
-        assert before is not None  # a SELECT without FROM has one row
-        if before.standby:
-            return None
-        end = connection.execute("SELECT pg_catalog.pg_current_wal_insert_lsn()::text AS lsn").fetchone()
-        with connection.transaction():
-            # Our own disk: a synchronous standby may be away.
-            connection.execute("SET LOCAL synchronous_commit = local")
-            # Only a transaction that has written something is flushed at its end. This message is not kept.
-            own = connection.execute(statement("own_xid"), {"prefix": HEARTBEAT}).fetchone()
-    assert end is not None and own is not None
-    return XidSample(Lsn.parse(end.lsn), own.xid, before.xmin)
-
-
-def first_sample(connection: Connection, slot: str, created: Lsn) -> XidSample | None:
-    """For a new log: no transaction of it ends before `created`, and none is older than what its slot holds back."""
-    with talking("looking at transaction numbers"):
-        row = connection.execute(statement("xids_of_slot"), {"slot": slot}).fetchone()
-    if row is None or row.standby or row.least is None:
-        return None
-    return XidSample(created, 0, row.least)
-
-
 def read_samples(storage: Storage) -> list[XidSample]:
     """In the order of their positions."""
     try:
@@ -105,43 +68,11 @@ def forget_samples(storage: Storage, after: Lsn) -> None:
     samples = read_samples(storage)
     kept = [one for one in samples if one.lsn <= after]
     if len(kept) < len(samples):
-        _put(storage, kept)
+        put_samples(storage, kept)
 
 
-class XidSampler:
-    """Takes samples, each durable in the log; for the holder of the lease. Usable from several threads."""
-
-    def __init__(self, storage: Storage, manifest: Manifest, check: Callable[[], None]) -> None:
-        self._storage = storage
-        self._manifest = manifest
-        self._check = check
-        self._lock = threading.Lock()
-
-    def begin(self, connection: Connection, slot: str, created: Lsn) -> None:
-        """For a new connection: how old the transactions of a new log may be, and where it stands now."""
-        with self._lock:
-            if not read_samples(self._storage) and not self._manifest.entries():
-                self._keep(first_sample(connection, slot, created))
-        self.sample(connection)
-
-    def sample(self, connection: Connection) -> None:
-        """Another sample, if there was something to be sampled."""
-        with self._lock:
-            samples = read_samples(self._storage)
-            end = wal_end(connection)
-            if not end.standby and (not samples or end.inserted - samples[-1].lsn >= LEAST_WAL):
-                self._keep(take_sample(connection))
-
-    def _keep(self, sample: XidSample | None) -> None:
-        if sample is None:
-            return
-        entries = self._manifest.entries()
-        samples = [*read_samples(self._storage), sample]
-        self._check()
-        _put(self._storage, thinned(samples, entries[0].start_lsn if entries else Lsn(0)))
-
-
-def _put(storage: Storage, samples: list[XidSample]) -> None:
+def put_samples(storage: Storage, samples: list[XidSample]) -> None:
+    """In place of those that are there; for the holder of the lease."""
     storage.put(XIDS, json.dumps([[str(one.lsn), one.below, one.least] for one in samples]).encode())
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from walrelay.log.capture import Capture
+from walrelay.capture.capture import Capture
 
 
 @contextmanager

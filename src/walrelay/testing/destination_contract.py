@@ -26,10 +26,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import MiB, copy_settings
 from walrelay.destinations.base import Destination, DestinationContext, TableRows, WriteResult
 from walrelay.destinations.events import EventBatch, TableRange
-from walrelay.log.capture import Capture
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName

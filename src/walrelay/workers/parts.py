@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from walrelay.capture.process import CaptureProcess
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
 from walrelay.destinations.events import EventBatch, TableRange
@@ -16,7 +17,6 @@ from walrelay.postgres.source import PostgresSource
 from walrelay.spark.on_demand import SparkOnDemand
 from walrelay.spark.secret_log import LazyAddress
 from walrelay.stores.base import PipelineLock, PipelineStore
-from walrelay.workers.capture_process import CaptureProcess
 from walrelay.workers.report import Listener
 
 

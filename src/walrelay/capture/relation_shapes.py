@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from walrelay.log.column_numbers import ColumnNumbers
+from walrelay.capture.column_numbers import ColumnNumbers
+from walrelay.capture.sightings import SightingBook, Told
 from walrelay.log.schemas import Described
-from walrelay.log.sightings import SightingBook, Told
 from walrelay.log.storage import Storage
 from walrelay.model.ddl import PREFIX, DdlFailed, TableAltered, TableDropped, parse_ddl
 from walrelay.model.lsn import Lsn

@@ -1,4 +1,4 @@
-"""Capture in a process of its own: `python -m walrelay.workers.capture_child`, told what to do on standard input.
+"""Capture in a process of its own: `python -m walrelay.capture.child`, told what to do on standard input.
 
 The first line of its input is the task, as JSON: secrets stay out of the process list. It ends cleanly on SIGTERM,
 SIGINT, or when its input ends, which is when whoever started it has died. What it has to say goes to standard output,
@@ -16,11 +16,11 @@ import threading
 import time
 from typing import Any
 
+from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings, failpoints_wanted
 from walrelay.decode.warm import ensure_warm
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import arm
-from walrelay.log.capture import Capture
 from walrelay.postgres.source import PostgresSource
 
 NAMED_FAILURE = 3

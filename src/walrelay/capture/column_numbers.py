@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from walrelay.log.sightings import SightingBook, Stay, Told
+from walrelay.capture.sightings import SightingBook, Stay, Told
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.sightings import LookTime, NamedColumn, Sighting, attribute_numbers

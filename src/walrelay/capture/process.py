@@ -13,14 +13,14 @@ from datetime import timedelta
 from pathlib import Path
 
 from walrelay.backoff import delay_of
+from walrelay.capture.capture import Until
+from walrelay.capture.child import NAMED_FAILURE
 from walrelay.config.settings import CaptureSettings
 from walrelay.errors import CaptureDiedError, WalrelayError, from_text
-from walrelay.log.capture import Until
 from walrelay.log.identity import read_lineage
 from walrelay.log.status import CaptureStatus, read_status
 from walrelay.log.storage import open_storage
 from walrelay.postgres.source import PostgresSource
-from walrelay.workers.capture_child import NAMED_FAILURE
 
 FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=0.5), timedelta(seconds=60)
 STEADY_SECONDS = 30.0
@@ -126,7 +126,7 @@ class CaptureProcess:
         """One life of the process: its exit code."""
         # A session of its own: Ctrl-C in a terminal reaches us, and we end it in our order.
         child = subprocess.Popen(
-            [sys.executable, "-m", "walrelay.workers.capture_child"],
+            [sys.executable, "-m", "walrelay.capture.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

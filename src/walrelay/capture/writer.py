@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from walrelay.capture.spill import OpenTransaction
 from walrelay.config.settings import CaptureSettings
 from walrelay.decode.changes import ChangeDecoder, SeenMessage, TableChanges
 from walrelay.decode.quarantine import QuarantinedChanges
@@ -20,7 +21,6 @@ from walrelay.log.lease import Lease
 from walrelay.log.manifest import FIRST_SEQUENCE, Entry, Manifest, SentPart, Treated
 from walrelay.log.schemas import Described, SchemaLibrary
 from walrelay.log.segment import Segment
-from walrelay.log.spill import OpenTransaction
 from walrelay.log.storage import Storage
 from walrelay.log.view import HEAD, read_head
 from walrelay.model.lsn import Lsn

@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from walrelay.capture.writer import HEARTBEAT
+from walrelay.capture.xid_samples import XidSampler
 from walrelay.config.settings import CaptureSettings
 from walrelay.errors import SourceError, WalrelayError
 from walrelay.log.compaction import Compactor
@@ -15,8 +17,6 @@ from walrelay.log.manifest import Manifest
 from walrelay.log.readers import ReaderPositions
 from walrelay.log.retention import Retention
 from walrelay.log.storage import Storage
-from walrelay.log.writer import HEARTBEAT
-from walrelay.log.xids import XidSampler
 from walrelay.postgres.connection import Connection, connect, talking
 from walrelay.postgres.slot import find_slot
 from walrelay.postgres.source import PostgresSource
