@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from walrelay import Pipeline, PostgresSource
+from walrelay.changes.rows import TableRows
 from walrelay.decode.base import TEXT
-from walrelay.destinations.base import SimpleDestination, TableRows, WriteResult
+from walrelay.destinations.base import SimpleDestination, WriteResult
 from walrelay.model.schema import TableSchema
 
 

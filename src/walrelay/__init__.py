@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from walrelay.capture.capture import Capture
+    from walrelay.changes.batch import EventBatch
     from walrelay.config.settings import CaptureSettings, CopySettings
     from walrelay.destinations.duckdb.destination import DuckDBDestination
-    from walrelay.destinations.events import EventBatch
     from walrelay.destinations.memory import MemoryDestination
     from walrelay.destinations.null import NullDestination
     from walrelay.destinations.stdout import StdoutDestination
@@ -27,7 +27,7 @@ _HOME = {
     "CaptureSettings": "walrelay.config.settings",
     "CopySettings": "walrelay.config.settings",
     "DuckDBDestination": "walrelay.destinations.duckdb.destination",
-    "EventBatch": "walrelay.destinations.events",
+    "EventBatch": "walrelay.changes.batch",
     "LogReader": "walrelay.log.reader",
     "MemoryDestination": "walrelay.destinations.memory",
     "MemoryStore": "walrelay.stores.memory",

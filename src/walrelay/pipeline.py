@@ -38,10 +38,11 @@ from walrelay.errors import (
     WalrelayError,
 )
 from walrelay.log.failures import LogNotFoundError
-from walrelay.log.identity import Lineage, read_lineage
+from walrelay.log.identity import read_lineage
 from walrelay.log.reader import LogReader
 from walrelay.log.storage import open_storage
 from walrelay.log.view import LogView
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import Ready, SyncDone

@@ -14,7 +14,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 from walrelay.decode.base import DUCKDB
 from walrelay.errors import WalrelayError
 from walrelay.postgres.catalog import find_table, read_schema
-from walrelay.postgres.ranges import CtidRange
+from walrelay.model.ranges import CtidRange
 from walrelay.postgres.snapshot import exported_snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.model.names import TableName

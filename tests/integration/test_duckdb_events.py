@@ -23,6 +23,7 @@ from tests.roundtrip.compare import printed_by_postgres, read_back
 from tests.roundtrip.test_types import fill
 from tests.roundtrip.values import WITHOUT_BINARY, cases_of
 from walrelay.capture.capture import Capture
+from walrelay.changes.batch import EventBatch
 from walrelay.config.settings import capture_settings, copy_settings
 from walrelay.control.agreement import compare
 from walrelay.decode.plain_rows import plain_rows
@@ -30,7 +31,6 @@ from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb import apply as duckdb_apply
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.duckdb.types import quoted
-from walrelay.destinations.events import EventBatch
 from walrelay.log.reader import LogReader
 from walrelay.model.changes import Change
 from walrelay.model.lsn import Lsn

@@ -18,9 +18,9 @@ from walrelay.decode.base import DUCKDB
 from walrelay.log.reader import LogReader
 from walrelay.model.names import TableName
 from walrelay.model.phases import Init
+from walrelay.model.ranges import CtidRange
 from walrelay.postgres.catalog import published_tables, read_schema
 from walrelay.postgres.connection import connect
-from walrelay.postgres.ranges import CtidRange
 from walrelay.postgres.replication import ReplicationConnection
 from walrelay.postgres.rights import naming_grants
 from walrelay.postgres.slot import Slot, create_slot, find_slot, in_use

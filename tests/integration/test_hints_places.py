@@ -18,16 +18,18 @@ import duckdb
 import pytest
 
 from tests.hint_kit import refused, walrelay
+from walrelay.changes.rows import TableRows
 from walrelay.cli.destinations import destination_from_url
 from walrelay.config.settings import copy_settings
 from walrelay.decode.base import DUCKDB
-from walrelay.destinations.base import DestinationContext, TableRows
+from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.staging import staging_area
-from walrelay.log.identity import Lineage, claim
+from walrelay.log.identity import claim
 from walrelay.log.reader import LogReader
 from walrelay.log.readers import ReaderPositions
 from walrelay.log.storage import open_storage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.phases import DataSync, Init

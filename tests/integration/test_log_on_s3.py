@@ -26,13 +26,14 @@ from tests.unit.test_log_compaction import read_all, write_segment
 from walrelay.capture.capture import Capture
 from walrelay.log.compaction import CompactionSettings, Compactor
 from walrelay.log.failures import LogGoneError, LogInUseError, LogNotWritableError, LogUnreachableError
-from walrelay.log.identity import Lineage, claim, read_lineage
+from walrelay.log.identity import claim, read_lineage
 from walrelay.log.lease import LIFE, Clock, acquire
 from walrelay.log.manifest import Manifest, data_path
 from walrelay.log.reader import LogReader
 from walrelay.log.readers import ReaderPositions
 from walrelay.log.retention import Retention
 from walrelay.log.storage import Storage, open_storage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.postgres.source import PostgresSource
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.integration.renaming_kit import Renaming, held
 from walrelay.capture.capture import Capture
+from walrelay.changes.batch import EventBatch
 from walrelay.config.settings import copy_settings
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.destination import DuckDBDestination
-from walrelay.destinations.events import EventBatch
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName

@@ -13,10 +13,10 @@ import pytest
 
 from walrelay.errors import ConnectionLostError, StoppedError
 from walrelay.model.names import TableName
+from walrelay.model.ranges import CtidRange
 from walrelay.postgres.catalog import find_table, read_schema
 from walrelay.postgres.connection import Connection, connect
 from walrelay.postgres.copy import _through_libpq, copy_rows, copy_statement
-from walrelay.postgres.ranges import CtidRange
 from walrelay.postgres.source import PostgresSource
 from walrelay.testing.proxy import FaultProxy
 from walrelay.wire.copy_binary import CopyBuffer, Rows

@@ -7,10 +7,10 @@ import psycopg
 from walrelay.decode.base import ARROW, Tally
 from walrelay.decode.table import TableDecoder
 from walrelay.model.names import TableName
+from walrelay.model.ranges import CtidRange
 from walrelay.postgres.catalog import find_table, read_schema
 from walrelay.postgres.connection import connect
 from walrelay.postgres.copy import _through_libpq, copy_rows, copy_statement
-from walrelay.postgres.ranges import CtidRange
 from walrelay.postgres.source import PostgresSource
 from walrelay.wire.copy_binary import CopyBuffer
 

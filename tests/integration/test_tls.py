@@ -22,10 +22,10 @@ from walrelay.errors import (
 )
 from walrelay.log.reader import LogReader
 from walrelay.model.names import TableName
+from walrelay.model.ranges import CtidRange
 from walrelay.postgres.catalog import find_table, read_schema
 from walrelay.postgres.connection import connect
 from walrelay.postgres.copy import copy_rows
-from walrelay.postgres.ranges import CtidRange
 from walrelay.postgres.replication import ReplicationConnection
 from walrelay.postgres.source import PostgresSource
 from walrelay.testing.postgres import EmbeddedPostgres, EmbeddedPostgresError

@@ -21,12 +21,12 @@ from walrelay.decode.base import DUCKDB, Tally
 from walrelay.decode.table import TableDecoder
 from walrelay.destinations.duckdb.types import projection
 from walrelay.model.names import TableName
+from walrelay.model.ranges import plan_ranges
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special
 from walrelay.postgres.catalog import find_table, read_schema
 from walrelay.postgres.connection import Connection, connect
 from walrelay.postgres.copy import copy_rows
-from walrelay.postgres.ranges import plan_ranges
 from walrelay.postgres.source import PostgresSource
 from walrelay.testing.postgres import EmbeddedPostgres
 from walrelay.wire.copy_binary import SIGNATURE, CopyBuffer

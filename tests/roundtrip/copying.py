@@ -7,14 +7,15 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from walrelay.changes.rows import TableRows
 from walrelay.config.settings import MiB, UnknownTypes, copy_settings
-from walrelay.destinations.base import DestinationContext, TableRows
+from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.model.names import TableName
+from walrelay.model.ranges import plan_ranges
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import SpecialValues
 from walrelay.postgres.catalog import find_table, read_schema
-from walrelay.postgres.ranges import plan_ranges
 from walrelay.postgres.snapshot import Snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.copy_task import CopyTask, land_range

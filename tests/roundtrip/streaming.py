@@ -20,12 +20,12 @@ from walrelay.decode.table import TableDecoder
 from walrelay.log.reader import LogReader
 from walrelay.model.changes import Change
 from walrelay.model.names import TableName
+from walrelay.model.ranges import plan_ranges
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import SpecialValues
 from walrelay.postgres.catalog import find_table, read_schema
 from walrelay.postgres.connection import Connection
 from walrelay.postgres.copy import copy_rows
-from walrelay.postgres.ranges import plan_ranges
 from walrelay.postgres.source import PostgresSource
 from walrelay.testing.postgres import EmbeddedPostgres
 

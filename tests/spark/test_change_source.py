@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.spark.log_kit import Source
-from walrelay.destinations.events import EventBatch, TableRange
+from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.log.reader import LogReader
 from walrelay.model.names import TableName
 

@@ -20,14 +20,15 @@ from pyspark.sql import SparkSession
 
 from tests.faults.capture_kit import RestingWorkload
 from tests.spark.live_kit import Heard, Live, confirmed, ended, phases, table
+from walrelay.changes.batch import EventBatch
+from walrelay.changes.rows import TableRows
 from walrelay.config.settings import copy_settings
 from walrelay.decode.base import SPARK
-from walrelay.destinations.base import DestinationContext, SimpleDestination, TableRows, WriteResult
+from walrelay.destinations.base import DestinationContext, SimpleDestination, WriteResult
 from walrelay.destinations.duckdb.destination import DuckDBDestination
-from walrelay.destinations.events import EventBatch
 from walrelay.destinations.memory import MemoryDestination
 from walrelay.errors import ConfigError, CopyFailedError, LineageError, SparkJobError
-from walrelay.log.identity import Lineage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.progress import Apply

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from tests.integration.test_log_on_s3 import KEY, SECRET, S3Server
 from tests.spark.live_kit import Live
+from walrelay.changes.batch import EventBatch
 from walrelay.destinations.base import WriteResult
-from walrelay.destinations.events import EventBatch
 from walrelay.destinations.memory import MemoryDestination
 from walrelay.spark.secret_log import log_address
 

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from tests.spark.log_kit import Source
+from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.cli.app import app
-from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import TableMissingError
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn

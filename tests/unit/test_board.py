@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from walrelay.destinations.events import TableRange
+from walrelay.changes.batch import TableRange
 from walrelay.errors import (
     ConnectionLostError,
     CopyAgainError,

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from walrelay.destinations.events import EventBatch, TableRange
+from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.errors import WalrelayError
 from walrelay.log.manifest import DataFile, Entry, data_path
 from walrelay.log.reader import LogReader

@@ -17,20 +17,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from walrelay.changes.batch import EventBatch, TableRange
+from walrelay.changes.rows import LandedFile, TableRows
 from walrelay.config.settings import copy_settings
 from walrelay.decode.changes import OPTIONAL, change_schema
-from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
+from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb import apply as duckdb_apply
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.duckdb.survey import unseen
-from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import DestinationError, MissingRowError, SpecialValueError, UnnamedRowError, UnsentValueError
 from walrelay.log.compaction import CompactionSettings, Compactor
-from walrelay.log.identity import Lineage, write_lineage
+from walrelay.log.identity import write_lineage
 from walrelay.log.manifest import DataFile, Entry, Manifest, data_path
 from walrelay.log.reader import LogReader
 from walrelay.log.schemas import schema_path
 from walrelay.log.storage import LocalStorage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column, PgType, SchemaVersion, TableSchema

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from walrelay.changes.rows import LandedFile, TableRows
 from walrelay.config.settings import copy_settings
 from walrelay.decode.base import DUCKDB
 from walrelay.decode.table import bare_rows
-from walrelay.destinations.base import DestinationContext, LandedFile, TableRows
+from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb import pieces as duckdb_pieces
 from walrelay.destinations.duckdb.destination import SMALL_BYTES, DuckDBDestination
 from walrelay.destinations.duckdb.load import BUILDING

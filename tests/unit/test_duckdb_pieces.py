@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from walrelay.destinations.base import LandedFile
+from walrelay.changes.rows import LandedFile
 from walrelay.destinations.duckdb.pieces import FILE_NAME, PIECE_ROWS, ROW_BYTES, Piece, cut, cut_groups, plan
 from walrelay.destinations.landing import GROUP_ROWS
 from walrelay.model.names import TableName

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.destinations.base import Destination, SimpleDestination, WriteResult
-from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import NotDurableError
 from walrelay.log.manifest import DataFile, Entry, data_path
 from walrelay.log.reader import LogReader

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from walrelay.log.failures import LogDamagedError, LogLineageError, LogNewerFormatError
-from walrelay.log.identity import Lineage, claim, read_lineage
+from walrelay.log.identity import claim, read_lineage
 from walrelay.log.storage import Storage, open_storage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 
 OURS = Lineage("walrelay", "7301234567890123456", 1, Lsn(0x16B3748))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from walrelay.capture.writer import LogWriter
+from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.config.settings import OnBadChanges, capture_settings
-from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import (
     BadBytesError,
     CopyAgainError,
@@ -21,13 +21,14 @@ from walrelay.errors import (
     WalrelayError,
 )
 from walrelay.log.compaction import CompactionSettings, Compactor
-from walrelay.log.identity import Lineage, write_lineage
+from walrelay.log.identity import write_lineage
 from walrelay.log.lease import acquire
 from walrelay.log.manifest import Manifest
 from walrelay.log.quarantine import quarantined_changes, read_quarantine
 from walrelay.log.reader import LogReader
 from walrelay.log.schemas import Described
 from walrelay.log.storage import open_storage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column, PgType, TableSchema, TypeField

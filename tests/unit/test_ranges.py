@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walrelay.model.names import TableName
+from walrelay.model.ranges import BLOCK_BYTES, CtidRange, plan_ranges
 from walrelay.model.schema import Column, PgType, TableLeaf, TableSchema
 from walrelay.postgres.copy import copy_statement
-from walrelay.postgres.ranges import BLOCK_BYTES, CtidRange, plan_ranges
 
 
 def table(*sizes: int, row_filter: str | None = None) -> TableSchema:

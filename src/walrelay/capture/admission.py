@@ -9,8 +9,9 @@ from walrelay.capture.stream import Course
 from walrelay.capture.tail import check_last, remember_publication, sent_again
 from walrelay.errors import BEGIN_ANEW, LineageError, SlotMissingError
 from walrelay.failpoints import hit
-from walrelay.log.identity import Lineage, claim, read_lineage
+from walrelay.log.identity import claim, read_lineage
 from walrelay.log.manifest import Manifest
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.postgres.catalog import publication_mark
 from walrelay.postgres.connection import Connection

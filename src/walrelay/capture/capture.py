@@ -32,11 +32,11 @@ from walrelay.errors import (
     SourceError,
     WalrelayError,
 )
-from walrelay.log.identity import Lineage
 from walrelay.log.lease import Lease, acquire
 from walrelay.log.manifest import Entry, Manifest
 from walrelay.log.status import STATUS, STREAMING, CaptureStatus, Counters, behind
 from walrelay.log.storage import Storage, open_storage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.postgres.catalog import published_tables
 from walrelay.postgres.connection import Connection, connect

@@ -9,11 +9,12 @@ import json
 from dataclasses import dataclass, replace
 
 from walrelay.errors import BEGIN_ANEW, LineageError, LogAheadError, SourcePutBackError, StandbyBehindError
-from walrelay.log.identity import Lineage, write_lineage
+from walrelay.log.identity import write_lineage
 from walrelay.log.manifest import Manifest
 from walrelay.log.storage import Storage
 from walrelay.log.view import HEAD, read_head
 from walrelay.log.xids import forget_samples
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.postgres.connection import Connection
 from walrelay.postgres.replication import ReplicationConnection

@@ -30,7 +30,7 @@ def replay_command(
     summary: Annotated[bool, typer.Option("--summary", help="Print how much there is instead of the changes.")] = False,
 ) -> None:
     """Print the changes in a range of a change log as JSON lines, in commit order."""
-    from walrelay.destinations.events import json_lines
+    from walrelay.changes.batch import json_lines
     from walrelay.log.reader import LogReader
     from walrelay.log.table_names import table_named
     from walrelay.model.lsn import Lsn

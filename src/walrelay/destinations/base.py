@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from walrelay.changes.batch import EventBatch
+from walrelay.changes.rows import TableRows
 from walrelay.config.settings import CopySettings
 from walrelay.decode.base import ARROW, Target
-from walrelay.decode.plain_rows import plain_rows
-from walrelay.decode.table import arrow_schema, bare_rows, spark_ddl
-from walrelay.destinations.events import EventBatch
 from walrelay.errors import DestinationError, NotDurableError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
@@ -26,58 +22,7 @@ from walrelay.stores.base import DestinationStore
 from walrelay.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-READ_ROWS = 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class LandedFile:
-    """A Parquet file that a task has written and closed."""
-
-    path: str
-    rows: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class TableRows:
-    """One table's landed copy; it may be empty. Look at it as files, Arrow, plain rows or a Spark DataFrame."""
-
-    schema: TableSchema
-    files: tuple[LandedFile, ...]
-    target: Target
-    rows_total: int
-    snapshot_lsn: Lsn | None = None
-    spark: SparkSession | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        return arrow_schema(self.schema, self.target)
-
-    def paths(self) -> list[str]:
-        return [file.path for file in self.files]
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows in pieces of bounded size."""
-        for file in self.files:
-            with pq.ParquetFile(file.path) as parquet:
-                for batch in parquet.iter_batches(batch_size=READ_ROWS):
-                    yield batch if self.schema.columns else bare_rows(batch.num_rows)
-
-    def arrow(self) -> pa.Table:
-        """All rows at once: for destinations that know that they are few."""
-        return pa.Table.from_batches(self.batches(), schema=self.arrow_schema)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Plain Python rows, for simple destinations; slow by nature."""
-        for batch in self.batches():
-            yield from plain_rows(batch)
-
-    def dataframe(self) -> DataFrame:
-        """The rows as a Spark DataFrame over the files. For destinations whose target is Spark."""
-        assert self.spark is not None, "this destination was given no Spark session"
-        return self.spark.read.schema(spark_ddl(self.schema)).parquet(*self.paths())
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from walrelay.destinations.base import LandedFile
+from walrelay.changes.rows import LandedFile
 from walrelay.destinations.staging import staging_failure
 
 GROUP_ROWS = 122_880

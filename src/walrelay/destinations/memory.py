@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from walrelay.changes.batch import EventBatch
+from walrelay.changes.rows import TableRows
 from walrelay.decode.plain_rows import plain_rows
-from walrelay.destinations.base import SimpleDestination, TableRows, WriteResult
-from walrelay.destinations.events import EventBatch
+from walrelay.destinations.base import SimpleDestination, WriteResult
 from walrelay.model.changes import Change
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from walrelay.destinations.base import SimpleDestination, TableRows, WriteResult
-from walrelay.destinations.events import EventBatch
+from walrelay.changes.batch import EventBatch
+from walrelay.changes.rows import TableRows
+from walrelay.destinations.base import SimpleDestination, WriteResult
 from walrelay.model.schema import TableSchema
 
 

@@ -9,9 +9,10 @@ import threading
 from decimal import Decimal
 from typing import Any, TextIO
 
+from walrelay.changes.batch import EventBatch
+from walrelay.changes.rows import TableRows
 from walrelay.decode.base import TEXT, Target
-from walrelay.destinations.base import SimpleDestination, TableRows, WriteResult
-from walrelay.destinations.events import EventBatch
+from walrelay.destinations.base import SimpleDestination, WriteResult
 from walrelay.model.schema import TableSchema
 
 

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 from walrelay.log.failures import LogDamagedError, LogLineageError, LogNewerFormatError
 from walrelay.log.manifest import MANIFEST
 from walrelay.log.storage import Storage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 
 IDENTITY: Final = "log.json"
 FORMAT: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Lineage:
-    """One life of a replication slot. LSNs of two lineages cannot be compared."""
-
-    slot: str
-    system_identifier: str
-    timeline: int
-    created_lsn: Lsn
-
-    def __str__(self) -> str:
-        return (
-            f"slot {self.slot} of system {self.system_identifier}, timeline {self.timeline}, "
-            f"created at {self.created_lsn}"
-        )
 
 
 def read_lineage(storage: Storage) -> Lineage | None:

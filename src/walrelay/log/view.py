@@ -12,10 +12,11 @@ from typing import Final
 
 from walrelay.errors import TableMissingError
 from walrelay.log.failures import LogDamagedError, LogNotFoundError
-from walrelay.log.identity import Lineage, read_lineage
+from walrelay.log.identity import read_lineage
 from walrelay.log.manifest import Entry, Manifest, Treated
 from walrelay.log.schemas import SCHEMAS, read_version, read_versions
 from walrelay.log.storage import Storage, open_storage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.schema import SchemaVersion

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from psycopg import sql
 
 from walrelay.errors import BadBytesError
+from walrelay.model.ranges import CtidRange
 from walrelay.model.schema import TableSchema
 from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.copy_socket import SocketCopy
-from walrelay.postgres.ranges import CtidRange
 from walrelay.wire.copy_binary import CopyBuffer, Rows
 
 CHUNK_BYTES = 2 * 1024 * 1024

@@ -172,7 +172,7 @@ class _Changes:
     def _read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if partition is None:
             return  # what Spark makes of a plan without partitions
-        from walrelay.destinations.events import chosen, ranges_from_json
+        from walrelay.changes.batch import chosen, ranges_from_json
         from walrelay.log.reader import LogReader
         from walrelay.spark.change_rows import refuse_doubts, typed, untyped
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from walrelay.destinations.base import LandedFile
+from walrelay.changes.rows import LandedFile
 from walrelay.errors import SparkLostError
+from walrelay.model.ranges import CtidRange
 from walrelay.model.special import Special
-from walrelay.postgres.ranges import CtidRange
 from walrelay.spark.copy_task import CopyTask, RangeResult, land_range
 from walrelay.spark.failures import as_text, insist, spark_failures
 

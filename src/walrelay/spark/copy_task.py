@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from walrelay.changes.rows import LandedFile
 from walrelay.decode.base import Tally, Target
 from walrelay.decode.table import TableDecoder
-from walrelay.destinations.base import LandedFile
 from walrelay.destinations.landing import Landing, landable
+from walrelay.model.ranges import CtidRange
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import SpecialValues
 from walrelay.postgres.connection import connect
 from walrelay.postgres.copy import copy_rows
-from walrelay.postgres.ranges import CtidRange
 from walrelay.postgres.snapshot import import_snapshot
 from walrelay.postgres.source import PostgresSource
 

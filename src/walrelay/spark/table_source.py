@@ -15,9 +15,9 @@ from walrelay.decode.base import SPARK, Tally
 from walrelay.decode.table import spark_ddl
 from walrelay.errors import ConfigError
 from walrelay.model.names import TableName
+from walrelay.model.ranges import CtidRange, plan_ranges
 from walrelay.postgres.catalog import find_table, read_schema
 from walrelay.postgres.connection import connect
-from walrelay.postgres.ranges import CtidRange, plan_ranges
 from walrelay.postgres.rights import naming_grants
 from walrelay.postgres.snapshot import import_snapshot
 from walrelay.postgres.source import PostgresSource

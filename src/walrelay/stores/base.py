@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
-from walrelay.log.identity import Lineage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.phases import TableReplicationPhase

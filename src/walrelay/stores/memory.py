@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
-from walrelay.log.identity import Lineage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.phases import TableReplicationPhase, advanced, is_persisted

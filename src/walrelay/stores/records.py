@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from walrelay.log.identity import Lineage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.schema import TableSchema
 

@@ -27,15 +27,16 @@ import psycopg
 import pytest
 
 from walrelay.capture.capture import Capture
+from walrelay.changes.batch import EventBatch, TableRange
+from walrelay.changes.rows import TableRows
 from walrelay.config.settings import MiB, copy_settings
-from walrelay.destinations.base import Destination, DestinationContext, TableRows, WriteResult
-from walrelay.destinations.events import EventBatch, TableRange
+from walrelay.destinations.base import Destination, DestinationContext, WriteResult
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
+from walrelay.model.ranges import plan_ranges
 from walrelay.model.schema import TableSchema
 from walrelay.postgres.catalog import find_table, read_schema
-from walrelay.postgres.ranges import plan_ranges
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.copy_task import CopyTask, land_range

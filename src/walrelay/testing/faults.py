@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from walrelay.changes.batch import EventBatch
+from walrelay.changes.rows import TableRows
 from walrelay.decode.base import Target
-from walrelay.destinations.base import Destination, DestinationContext, Identity, TableRows, WriteResult
-from walrelay.destinations.events import EventBatch
+from walrelay.destinations.base import Destination, DestinationContext, Identity, WriteResult
 from walrelay.errors import DestinationError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId

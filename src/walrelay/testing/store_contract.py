@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import pytest
 
-from walrelay.log.identity import Lineage
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.phases import (

@@ -13,14 +13,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from walrelay.backoff import delays
+from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.destinations.base import Destination
-from walrelay.destinations.events import EventBatch, TableRange
 from walrelay.errors import DestinationBusyError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.log.cuts import cuts
-from walrelay.log.identity import Lineage
 from walrelay.log.reader import LogReader
 from walrelay.log.readers import ReaderPositions
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.phases import Catchup, Ready, SyncDone, SyncWait

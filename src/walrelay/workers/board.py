@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from walrelay.backoff import delay_of
-from walrelay.destinations.events import TableRange
+from walrelay.changes.batch import TableRange
 from walrelay.errors import CopyAgainError, DestinationBusyError, PhaseOrderError, TableMissingError, WalrelayError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from walrelay.destinations.events import EventBatch, TableRange
+from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.destinations.turns import Turns
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import hit

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from walrelay.changes.batch import EventBatch
 from walrelay.destinations.base import Destination, WriteResult
-from walrelay.destinations.events import EventBatch
 from walrelay.log.manifest import Entry
 from walrelay.log.reader import LogReader
 from walrelay.model.names import TableId

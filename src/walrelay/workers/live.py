@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 
-from walrelay.destinations.events import TableRange
+from walrelay.changes.batch import TableRange
 from walrelay.errors import (
     DestinationBusyError,
     LineageError,

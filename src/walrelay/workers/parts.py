@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from walrelay.capture.process import CaptureProcess
+from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
-from walrelay.destinations.events import EventBatch, TableRange
-from walrelay.log.identity import Lineage
 from walrelay.log.reader import LogReader
+from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.on_demand import SparkOnDemand

@@ -11,20 +11,21 @@ from pathlib import Path
 from threading import BoundedSemaphore, Event
 from typing import TYPE_CHECKING
 
+from walrelay.changes.rows import TableRows
 from walrelay.config.settings import CopySettings
-from walrelay.destinations.base import Destination, TableRows
+from walrelay.destinations.base import Destination
 from walrelay.errors import SparkJobError, StoppedError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.model.fingerprints import Fingerprint
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.phases import DataSync, FinishedCopy, TableReplicationPhase
+from walrelay.model.ranges import CtidRange, plan_ranges
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special
 from walrelay.postgres.catalog import PublishedTable, read_schema
 from walrelay.postgres.fingerprints import look
 from walrelay.postgres.leaf_identities import refuse_odd_leaves
-from walrelay.postgres.ranges import CtidRange, plan_ranges
 from walrelay.postgres.rights import naming_grants
 from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot

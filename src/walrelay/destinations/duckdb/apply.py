@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from walrelay.changes.batch import EventBatch, TableEvents, TableRange
 from walrelay.decode.base import DUCKDB, Tally
 from walrelay.decode.retarget import differs, retarget_struct
 from walrelay.destinations.duckdb.collapse import HELD, LAST, LINKS, TEMPORARY, Run
@@ -26,7 +27,6 @@ from walrelay.destinations.duckdb.progress import (
 )
 from walrelay.destinations.duckdb.shape import ShapeKeeper
 from walrelay.destinations.duckdb.survey import SURVEY, Survey, literal, unseen
-from walrelay.destinations.events import EventBatch, TableEvents, TableRange
 from walrelay.errors import (
     DestinationError,
     MissingRowError,

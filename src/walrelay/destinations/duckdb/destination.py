@@ -12,8 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from walrelay.changes.batch import EventBatch
+from walrelay.changes.rows import TableRows
 from walrelay.decode.base import DUCKDB, Target
-from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, TableRows, WriteResult
+from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
 from walrelay.destinations.duckdb.apply import Application
 from walrelay.destinations.duckdb.file import DuckDBFile, catalog_of, duckdb_module
 from walrelay.destinations.duckdb.load import Loading, drop_unfinished
@@ -25,7 +27,6 @@ from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, place
 from walrelay.destinations.duckdb.shape import comment
 from walrelay.destinations.duckdb.types import quoted
 from walrelay.destinations.duckdb.verify import DuckDBLook
-from walrelay.destinations.events import EventBatch
 from walrelay.destinations.verifying import Look
 from walrelay.errors import (
     DestinationError,

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from walrelay.destinations.base import LandedFile
+from walrelay.changes.rows import LandedFile
 from walrelay.destinations.landing import GROUP_BYTES, GROUP_ROWS
 from walrelay.model.schema import TableSchema
 
