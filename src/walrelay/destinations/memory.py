@@ -57,7 +57,7 @@ class MemoryDestination(SimpleDestination):
                 schema = identities[str(change.table)]
                 if change.end_lsn <= self._held(schema.id, batch):
                     continue
-                self._current.setdefault(str(change.table), _Rows([])).apply(change, _key(schema))
+                self._current.setdefault(str(change.table), _Rows([])).apply(change, schema.key_columns)
                 self.changes.append(change)
                 count += 1
             for table in self._taking_part(batch):
@@ -83,10 +83,6 @@ class MemoryDestination(SimpleDestination):
         if batch.ranges is not None:
             return [one.table for one in batch.ranges]
         return [part.schema.id for part in batch.tables()]
-
-
-def _key(schema: TableSchema) -> tuple[str, ...]:
-    return schema.primary_key or (schema.identity_columns if schema.identity != "full" else ())
 
 
 class _Rows:

@@ -81,10 +81,12 @@ class TableSchema:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns by which a destination tells rows apart; none when rows may be equal."""
-        if self.identity == "nothing":
-            return ()
-        return self.primary_key if self.identity == "full" else self.identity_columns or self.primary_key
+        """The columns by which a destination tells rows apart; none when rows may be equal.
+
+        Those by which the stream names a row. With `full` it names all of them, and with `nothing` it tells of no row
+        that goes: there the primary key does, which is empty when rows of it may meet for a moment (DEFERRABLE).
+        """
+        return self.identity_columns if self.identity in ("default", "index") else self.primary_key
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,13 +15,15 @@ from walrelay.errors import (
     UnsupportedSourceError,
 )
 from walrelay.model.names import TableId, TableName, quote_name
-from walrelay.model.schema import Column, PgType, TableLeaf, TableSchema
+from walrelay.model.schema import Column, PgType, ReplicaIdentity, TableLeaf, TableSchema
 from walrelay.postgres.array_shapes import with_seen_shapes
 from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.sql import statement
 from walrelay.postgres.types import TypeCatalog
 
 OLDEST_VERSION, LISTS_VERSION = 140_000, 150_000
+IDENTITIES: Mapping[str, ReplicaIdentity] = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
+"""As catalog and stream abbreviate them."""
 GENERATED_VERSION = 180_000
 
 
@@ -159,19 +162,33 @@ def read_schema(
             f"{table.name} has a foreign table as a partition: {foreign[0]}",
             hint="Detach it, or publish the other partitions alone.",
         )
-    keyed = sorted((row.key_place, row.name) for row in rows if row.key_place is not None)
-    names = {row.name for row in published}
-    whole_key = all(name in names for _, name in keyed)
+    names = [row.name for row in published]
+    primary_key = _whole(((row.key_place, row.name) for row in rows), names)
+    identity = IDENTITIES[rows[0].identity] if rows else "default"
+    named_by: dict[ReplicaIdentity, tuple[str, ...]] = {
+        "default": primary_key,
+        "index": _whole(((row.identity_place, row.name) for row in rows), names),
+        "full": tuple(names),
+        "nothing": (),
+    }
     return TableSchema(
         id=table.id,
         name=table.name,
         columns=columns,
-        primary_key=tuple(name for _, name in keyed) if whole_key else (),
+        primary_key=primary_key,
+        identity=identity,
+        identity_columns=named_by[identity],
         row_filter=table.row_filter,
         leaves=tuple(
             TableLeaf(leaf.id, TableName(leaf.schema, leaf.name), leaf.bytes, leaf.stored_bytes) for leaf in leaves
         ),
     )
+
+
+def _whole(places: Iterable[tuple[int | None, str]], published: Collection[str]) -> tuple[str, ...]:
+    """The columns of an index, in its order; none when not all of them are published."""
+    names = tuple(name for _, name in sorted((place, name) for place, name in places if place is not None))
+    return names if set(names) <= set(published) else ()
 
 
 def _published_now(

@@ -6,18 +6,17 @@ name; a column that has changed since keeps what the message says, and a type th
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from walrelay.errors import QueryError, RightsError, TableMissingError
 from walrelay.model.names import TableName
-from walrelay.model.schema import Column, PgType, ReplicaIdentity, TableSchema
+from walrelay.model.schema import Column, PgType, TableSchema
 from walrelay.postgres.array_shapes import with_seen_shapes
+from walrelay.postgres.catalog import IDENTITIES
 from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.sql import statement
 from walrelay.postgres.types import TypeCatalog
 from walrelay.wire.pgoutput import Relation, RelationColumn
-
-_IDENTITY = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
 
 
 def describe_relation(connection: Connection, relation: Relation, numbers: tuple[int, ...] | None) -> TableSchema:
@@ -50,7 +49,7 @@ def describe_relation(connection: Connection, relation: Relation, numbers: tuple
         name=TableName(relation.schema, relation.name),
         columns=columns,
         primary_key=tuple(keyed) if names.issuperset(keyed) else (),
-        identity=cast(ReplicaIdentity, _IDENTITY[relation.identity]),
+        identity=IDENTITIES[relation.identity],
         identity_columns=tuple(column.name for column in columns) if relation.identity == "f" else marked,
     )
 

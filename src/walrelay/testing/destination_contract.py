@@ -52,8 +52,11 @@ CREATE TABLE keyed (id int PRIMARY KEY, note text, paid numeric(8, 2));
 CREATE TABLE loose (n int, note text);
 ALTER TABLE loose REPLICA IDENTITY FULL;
 CREATE TABLE paired (a int, b text, note text, PRIMARY KEY (a, b));
-CREATE PUBLICATION contract FOR TABLE keyed, loose, paired;
+CREATE TABLE coded (id int PRIMARY KEY, code text NOT NULL UNIQUE, note text);
+ALTER TABLE coded REPLICA IDENTITY USING INDEX coded_code_key;
+CREATE PUBLICATION contract FOR TABLE keyed, loose, paired, coded;
 """
+NAMES = ("keyed", "loose", "paired", "coded")
 LONG = "(SELECT string_agg(md5(g::text), '') FROM generate_series(1, 500) g)"
 STORIES = {
     "inserts": ["INSERT INTO keyed SELECT g, 'n' || g, g FROM generate_series(1, 50) g"],
@@ -70,6 +73,12 @@ STORIES = {
         "UPDATE paired SET a = -a",
         "INSERT INTO paired VALUES (1, 'x', 'one'), (1, 'y', 'two')",
         "UPDATE paired SET b = b || '!', note = NULL WHERE b = 'x'",
+    ],
+    "rows that are named by another index than the primary key": [
+        "INSERT INTO coded VALUES (1, 'a', 'one'), (2, 'b', 'two'), (3, 'c', 'three')",
+        "UPDATE coded SET id = id + 10",
+        "UPDATE coded SET code = 'd', id = 1 WHERE id = 13",
+        "DELETE FROM coded WHERE id = 12",
     ],
     "keys that change places": [
         "INSERT INTO keyed VALUES (1, 'one', 1), (2, 'two', 2)",
@@ -104,7 +113,7 @@ STORIES = {
 
 
 class ContractSource:
-    """A database with three tables, its log, and what a pipeline would hand to a destination."""
+    """A database with some tables, its log, and what a pipeline would hand to a destination."""
 
     def __init__(self, url: str, directory: Path) -> None:
         self.source = PostgresSource(url, publication="contract")
@@ -166,10 +175,10 @@ class ContractSource:
             shutil.rmtree(directory)
 
     def batch(self, after: Lsn | None = None, to: Lsn | None = None, unseen_by: str | None = None) -> EventBatch:
-        """All three tables, from one position to another."""
+        """All tables, from one position to another."""
         log = LogReader(self._log)
         start = after if after is not None else log.start()
-        ranges = tuple(TableRange(self.schema(table).id, start, unseen_by) for table in ("keyed", "loose", "paired"))
+        ranges = tuple(TableRange(self.schema(table).id, start, unseen_by) for table in NAMES)
         return EventBatch(log, start, to if to is not None else log.end(), ranges, location=str(self._log))
 
     def commits(self) -> list[Lsn]:
@@ -223,11 +232,11 @@ class DestinationContract:
     def held(self, destination: Destination) -> dict[str, list[Row]]:
         return {
             name: sorted(_as_text(row) for row in self.rows(destination, name))
-            for name in ("public.keyed", "public.loose", "public.paired")
+            for name in (f"public.{table}" for table in NAMES)
         }
 
     def copied(self, source: ContractSource, destination: Destination) -> None:
-        for table in ("keyed", "loose", "paired"):
+        for table in NAMES:
             assert source.copy(destination, table).durable
 
     # ------------------------------------------------------------------------------------------------------- copies
@@ -238,7 +247,7 @@ class DestinationContract:
 
     def test_no_rows_still_make_a_table(self, source: ContractSource, destination: Destination) -> None:
         self.copied(source, destination)
-        assert self.held(destination) == {"public.keyed": [], "public.loose": [], "public.paired": []}
+        assert self.held(destination) == {f"public.{table}": [] for table in NAMES}
 
     def test_a_copy_takes_the_place_of_what_was_there(self, source: ContractSource, destination: Destination) -> None:
         source.do("INSERT INTO keyed VALUES (1, 'old', NULL), (2, 'old', 2)")
@@ -253,7 +262,7 @@ class DestinationContract:
             "INSERT INTO keyed SELECT g FROM generate_series(1, 1000) g", "INSERT INTO loose SELECT id FROM keyed"
         )
         with ThreadPoolExecutor(3) as pool:
-            list(pool.map(lambda table: source.copy(destination, table), ("keyed", "loose", "paired") * 2))
+            list(pool.map(lambda table: source.copy(destination, table), NAMES * 2))
         assert self.held(destination) == source.contents()
 
     def test_before_a_copy_it_forgets_how_far_the_table_was(
@@ -315,7 +324,7 @@ class DestinationContract:
         with psycopg.connect(source.source.conninfo) as other:
             other.execute("INSERT INTO loose VALUES (2, 'open'); UPDATE loose SET note = 'open' WHERE n = 1")
             with exported_snapshot(source.source, application="walrelay contract") as snapshot:
-                for table in ("keyed", "loose", "paired"):
+                for table in NAMES:
                     source.copy(destination, table, snapshot)
                 visible = snapshot.visible
         source.do("INSERT INTO loose VALUES (3, 'later')")

@@ -13,11 +13,10 @@ from walrelay.decode.base import DUCKDB, Tally
 from walrelay.decode.table import TableDecoder, arrow_schema
 from walrelay.destinations.row_text import PostgresSide, special
 from walrelay.destinations.verifying import Fingerprints, HashedRow, KeyRanges, RangeSum
-from walrelay.model.schema import Column, TableSchema
+from walrelay.model.schema import TableSchema
 from walrelay.model.special import SpecialValues
 from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.copy import copy_query
-from walrelay.postgres.sql import statement
 
 SIDE = PostgresSide()
 KEY = sql.Identifier("_walrelay_key")
@@ -35,23 +34,13 @@ def published_rows(schema: TableSchema) -> sql.Composable:
     return sql.SQL("{} WHERE {}").format(rows, sql.SQL(schema.row_filter))
 
 
-def key_of(connection: Connection, schema: TableSchema) -> tuple[Column, ...]:
-    """The columns by which changes name a row; none when rows may be equal."""
-    with talking(f"looking at the replica identity of {schema.name}"):
-        found = connection.execute(statement("replica_identity"), {"table": schema.id}).fetchone()
-    names = schema.primary_key
-    if found is not None and found.identity == "i":
-        names = tuple(found.index_columns)
-    by_name = {column.name: column for column in schema.columns}
-    return tuple(by_name[name] for name in names) if by_name.keys() >= set(names) else ()
-
-
 class SourceTable:
-    """On a connection within the snapshot's transaction. `key` is that of `key_of`."""
+    """On a connection within the snapshot's transaction."""
 
-    def __init__(self, connection: Connection, schema: TableSchema, key: tuple[Column, ...]) -> None:
+    def __init__(self, connection: Connection, schema: TableSchema) -> None:
         self._connection = connection
         self.schema = schema
+        key = tuple(schema.column(name) for name in schema.key_columns)
         self.key = key or schema.columns
         """The columns whose hash stands for the row: all of them where rows may be equal."""
         self.has_key = bool(key)

@@ -31,7 +31,7 @@ from walrelay.verify.coverage import log_reaches
 from walrelay.verify.gap import Gap, read_gap
 from walrelay.verify.report import Difference, TableResult
 from walrelay.verify.rows import compare_rows
-from walrelay.verify.source_table import SourceTable, key_of
+from walrelay.verify.source_table import SourceTable
 from walrelay.workers.wishes import is_running
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ class _Round:
             connection.execute("SET LOCAL jit = off")
             settings = sides.context.settings
             schema = read_schema(connection, table, settings.unknown_types, publication=sides.source.publication)
-            self._source = SourceTable(connection, schema, key_of(connection, schema))
+            self._source = SourceTable(connection, schema)
             self._visible = snapshot.visible
             found.snapshot_lsn = snapshot.lsn
             found.not_compared = tuple(c.name for c in schema.columns if not (c.as_text or can_write(c.type)))

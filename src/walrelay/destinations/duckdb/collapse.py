@@ -47,9 +47,7 @@ class Run:
         Of all rows that were put under a key the destination has the last one, whatever became of the others: a
         publication may leave out updates and deletes.
         """
-        schema = self.schema
-        by_identity = schema.identity in ("default", "index")
-        wanted = set(schema.identity_columns if by_identity else schema.primary_key)
+        wanted = set(self.schema.key_columns)
         places = tuple(i for i, column in enumerate(self._columns) if column is not None and column.name in wanted)
         return places if len(places) == len(wanted) else ()
 
