@@ -18,7 +18,7 @@ LOCK := pip compile --quiet --universal --generate-hashes --python-version 3.11 
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-unit test-spark43 lint format bench fuzz soak shapes worlds mischief lock clean jdk
+.PHONY: help env demo test test-unit test-spark43 lint format bench fuzz kills soak shapes worlds mischief lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -119,6 +119,9 @@ bench: jdk .venv/.stamp-bench .venv-peers/.stamp ## measure both roads against t
 
 fuzz: env ## feed the decoder 100 000 damaged streams
 	$(BIN)/python -m benchmarks fuzz $(ARGS)
+
+kills: jdk env ## kill drivers, workers, capture and demos at every place (make test does it at some)
+	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest tests/faults tests/e2e/test_demo.py $(ARGS)
 
 soak: jdk env ## kill pipelines at 30 random moments and compare
 	$(BIN)/python -m benchmarks soak $(ARGS)

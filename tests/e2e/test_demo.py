@@ -17,6 +17,8 @@ import duckdb
 import psutil
 import pytest
 
+from tests.repetitions import some
+
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow]
 
 TABLES = (
@@ -115,18 +117,19 @@ def test_demo_follows_the_shop_through_a_kill_and_finds_source_and_copy_agreeing
     assert sorted(path.name for path in workplace.here.iterdir()) == ["stderr", "stdout", "walrelay-demo.duckdb"]
 
 
-@pytest.mark.parametrize(
-    ("stream", "moment"),
-    [
-        ("stdout", "Postgres 18 is up"),
-        ("stdout", "walrelay replicate"),
-        ("stderr", r"shop\.\w+: [\d,]+ rows"),
-        ("stdout", "writing 200"),
-        ("stdout", "The same command again(?s:.)*state"),
-    ],
-    ids=["filling", "starting-the-pipeline", "copying", "writing", "starting-again"],
-)
-def test_interrupted_demo_leaves_no_process_and_no_file(workplace: Workplace, stream: str, moment: str) -> None:
+MOMENTS = {
+    "filling": ("stdout", "Postgres 18 is up"),
+    "starting-the-pipeline": ("stdout", "walrelay replicate"),
+    "copying": ("stderr", r"shop\.\w+: [\d,]+ rows"),
+    "writing": ("stdout", "writing 200"),
+    "starting-again": ("stdout", "The same command again(?s:.)*state"),
+}
+IN_SHORT = ["filling", "starting-the-pipeline", "starting-again"]
+
+
+@pytest.mark.parametrize("at", some(IN_SHORT, list(MOMENTS)))
+def test_interrupted_demo_leaves_no_process_and_no_file(workplace: Workplace, at: str) -> None:
+    stream, moment = MOMENTS[at]
     demo = workplace.start("--rows", "20000", "--output", "mine.duckdb")
     workplace.wait_until(moment, stream, demo)
     started = psutil.Process(demo.pid).children(recursive=True)

@@ -23,13 +23,14 @@ from tests.faults.capture_kit import (
     streaming_early,
     wait_until,
 )
+from tests.repetitions import some
 from walrelay.failpoints import NAMES
 from walrelay.log.reader import LogReader
 from walrelay.log.readers import ReaderPositions
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
-KILLS = 50
+KILLS = some(20, 50)
 ONCE = ("slot.before_create", "slot.after_create")
 """A log passes these once in its life."""
 OFTEN = tuple(sorted(name for name in NAMES if name.startswith(("spill.", "segment.", "head.", "ack."))))
@@ -64,7 +65,7 @@ def finish(task: CaptureTask, bursts: RestingWorkload) -> None:
     assert_log_is_whole(task.log, bursts)
 
 
-def test_killed_at_fifty_random_moments(database: str, slot: str, tmp_path: Path) -> None:
+def test_killed_at_random_moments(database: str, slot: str, tmp_path: Path) -> None:
     task = CaptureTask(streaming_early(database), slot, tmp_path / "log")
     bursts = RestingWorkload(create_tables(database, seed=11), burst=15, rest=0.3, sample_every=15)
     chance = random.Random(50)

@@ -14,12 +14,13 @@ import duckdb
 import psycopg
 import pytest
 
+from tests.repetitions import some
 from walrelay.destinations.duckdb.load import BUILDING
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(420)]
 CHILD = Path(__file__).parent / "copy_child.py"
 ROWS = 60_000
-KILLS = 5
+KILLS = some(3, 10)
 HOLDER = "import duckdb, sys, time; c = duckdb.connect(sys.argv[1]); print('open', flush=True); time.sleep(600)"
 
 
@@ -79,9 +80,7 @@ def read_whole_tables(path: Path, *, complete: bool = True) -> dict[str, int]:
     return found
 
 
-def test_copies_killed_at_five_random_moments_leave_whole_tables_and_no_leftovers(
-    generations: str, tmp_path: Path
-) -> None:
+def test_copies_killed_at_random_moments_leave_whole_tables_and_no_leftovers(generations: str, tmp_path: Path) -> None:
     path = tmp_path / "out.duckdb"
     chance = random.Random(7)
     for generation in range(1, KILLS + 1):
