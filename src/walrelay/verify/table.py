@@ -60,7 +60,9 @@ class Sides:
     leaves_out: tuple[str, ...] = ()
     """What the publication does not send: `updates`, …"""
     patience: float = 30.0
-    """Seconds to wait for the log, and for the destination, to have what the snapshot sees."""
+    """Seconds to wait for the destination to have what the snapshot sees."""
+    log_patience: float = 60.0
+    """The same for the log."""
     turn: threading.Lock = field(default_factory=threading.Lock)
     """Held while the destination is looked at: who writes to it gets in between two looks."""
 
@@ -187,7 +189,7 @@ class _Round:
             found.not_compared = tuple(c.name for c in schema.columns if not (c.as_text or can_write(c.type)))
             wanted = inserted_lsn(connection)
             found.is_covered = log_reaches(
-                sides.log, sides.source, wanted, sides.patience, lambda: is_running(sides.store)
+                sides.log, sides.source, wanted, sides.log_patience, lambda: is_running(sides.store)
             )
             bits = _bits(storage_of(connection, [table.id])[table.id].rows_estimate)
             before = len(found.differences)
