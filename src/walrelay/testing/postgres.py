@@ -42,6 +42,8 @@ _WITHOUT_DURABILITY = {"fsync": "off", "synchronous_commit": "off", "full_page_w
 _PASSING_FAILURES = ("could not create any TCP/IP sockets", "pre-existing shared memory block")
 _ATTEMPTS = 10
 _WAIT_SECONDS = 30.0
+_START_SECONDS = 180.0
+"""A server that crashed first works its log off, which takes a while on a busy machine."""
 # sockaddr_un holds a path of 107 bytes on Linux, of 103 on macOS.
 _LONGEST_SOCKET_DIRECTORY = 103 - len("/.s.PGSQL.65535")
 
@@ -247,7 +249,7 @@ class EmbeddedPostgres:
         self._configure()
         begin = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._process = self._spawn("postgres")
-        deadline = time.monotonic() + _WAIT_SECONDS
+        deadline = time.monotonic() + _START_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
             # By the socket, since somebody else's server may answer on the port.
             with suppress(psycopg.OperationalError):
