@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, LiteralString
@@ -14,6 +14,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import errors, sql
 
+from walrelay.testing.background import in_background
 from walrelay.testing.sample import Connection, Sample, take_sample
 from walrelay.testing.workload_plans import ACCOUNTS, DDL_KINDS, Mix, Plan, plans
 
@@ -142,26 +143,9 @@ class Workload:
             counts.add(client.counts)
         return counts
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """Run while the body runs; what failed in a client is raised at the end."""
-        stop, failures = threading.Event(), list[BaseException]()
-
-        def run() -> None:
-            try:
-                self.run(stop=stop)
-            except BaseException as failure:
-                failures.append(failure)
-
-        thread = threading.Thread(target=run, name="workload", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-        if failures:
-            raise failures[0]
+        return in_background(lambda stop: self.run(stop=stop), "workload")
 
     def _open_accounts(self, halt: _Halt) -> None:
         """Fill both tables in one transaction, unless they are filled; here, so that a log from `create` on has it."""

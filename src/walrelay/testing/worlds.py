@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import psycopg
 from psycopg import errors, sql
 
+from walrelay.testing.background import in_background
 from walrelay.testing.world_moves import CHANGES, ROWS, Hand, Move, NothingToDoError, Statements, set_publish
 from walrelay.testing.world_tables import TABLES, Connection, fill, look_at
 
@@ -128,26 +128,9 @@ class World:
         if failures:
             raise failures[0]
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """Clients work while the body runs."""
-        stop, failures = threading.Event(), list[BaseException]()
-
-        def run() -> None:
-            try:
-                self.run(stop=stop)
-            except BaseException as failure:
-                failures.append(failure)
-
-        thread = threading.Thread(target=run, name="world", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-        if failures:
-            raise failures[0]
+        return in_background(lambda stop: self.run(stop=stop), "world")
 
     def finish(self) -> None:
         """Publish all kinds of changes again: without some, no destination can be as its source. A world of rows only
