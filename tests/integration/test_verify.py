@@ -22,7 +22,7 @@ from walrelay.errors import NotVerifiableError, OtherDestinationError
 from walrelay.log.reader import LogReader
 from walrelay.model.phases import Errored, Init, NoRetry
 from walrelay.postgres.connection import connect
-from walrelay.postgres.slot import flushed_lsn
+from walrelay.postgres.slot import flushed_lsn, inserted_lsn
 from walrelay.testing.workload import Workload
 from walrelay.verify.coverage import log_reaches
 from walrelay.verify.run import VerifyParts, verify
@@ -285,6 +285,20 @@ def test_pipeline_that_runs_but_does_not_read_its_slot_yet_is_waited_for(followe
     log = LogReader(followed.log)
     assert not log_reaches(log, followed.source, end, 120, is_running=lambda: False)
     assert log_reaches(log, followed.source, end, 120, is_running=is_coming_up)
+
+
+def test_commit_that_is_not_flushed_yet_is_not_taken_for_nothing(followed: Followed) -> None:
+    """With synchronous_commit off a snapshot sees what the slot cannot show yet."""
+    followed.sql("ALTER SYSTEM SET wal_writer_delay = '3s'", "SELECT pg_reload_conf()")
+    try:
+        followed.sql(
+            "SELECT pg_sleep(0.2)", "SET synchronous_commit = off; UPDATE things SET name = 'new' WHERE id = 5"
+        )
+        with connect(followed.source) as connection:
+            end = inserted_lsn(connection)
+        assert not log_reaches(LogReader(followed.log), followed.source, end, 120, is_running=lambda: False)
+    finally:
+        followed.sql("ALTER SYSTEM RESET wal_writer_delay", "SELECT pg_reload_conf()")
 
 
 def test_rows_that_are_in_the_log_and_not_applied_are_left_for_later(followed: Followed) -> None:

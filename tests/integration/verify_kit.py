@@ -104,7 +104,11 @@ class Followed:
             except BaseException as error:
                 failures.append(error)
 
-        with capturing(Capture(self.source, slot=self.slot, log=self.log, settings=settings)), self._started():
+        with (
+            self.store.acquire_pipeline_lock(),  # as a pipeline that runs does
+            capturing(Capture(self.source, slot=self.slot, log=self.log, settings=settings)),
+            self._started(),
+        ):
             thread = threading.Thread(target=work, name="apply under test")
             thread.start()
             try:

@@ -216,9 +216,10 @@ class Nudger:
 
 @dataclass(frozen=True, slots=True)
 class WalEnd:
-    """Where the next record goes; on a standby, up to where records were replayed."""
+    """Where the next record goes, and up to where records are flushed; on a standby, up to where they were replayed."""
 
     inserted: Lsn
+    flushed: Lsn
     standby: bool
 
 
@@ -226,7 +227,7 @@ def wal_end(connection: Connection) -> WalEnd:
     with talking("asking for the end of the WAL"):
         row = connection.execute(statement("wal_end")).fetchone()
     assert row is not None  # a SELECT without FROM has one row
-    return WalEnd(Lsn.parse(row.inserted), row.standby)
+    return WalEnd(Lsn.parse(row.inserted), Lsn.parse(row.flushed), row.standby)
 
 
 def inserted_lsn(connection: Connection) -> Lsn:
@@ -237,7 +238,8 @@ def inserted_lsn(connection: Connection) -> Lsn:
 def flushed_lsn(connection: Connection) -> Lsn:
     """Everything that was committed before now ends at or before this, and is flushed, so that it can be streamed.
 
-    With synchronous_commit off a commit is flushed a moment later; that moment is waited for.
+    With synchronous_commit off a commit is flushed a moment later; that moment is waited for, on a busy server not to
+    its end: then it is still to be flushed.
     """
     with talking("asking for the end of the WAL"):
         row = connection.execute(statement("wal_end")).fetchone()
@@ -249,4 +251,5 @@ def flushed_lsn(connection: Connection) -> Lsn:
             time.sleep(0.01)
             row = connection.execute(statement("wal_end")).fetchone()
             assert row is not None
-    return Lsn.parse(row.flushed)
+    flushed = Lsn.parse(row.flushed)
+    return flushed if inserted - flushed <= PAGE_HEADER else inserted

@@ -12,7 +12,7 @@ from walrelay.errors import SourceError
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.postgres.connection import Connection, connect
-from walrelay.postgres.slot import find_slot
+from walrelay.postgres.slot import PAGE_HEADER, find_slot, wal_end
 from walrelay.postgres.source import PostgresSource
 from walrelay.postgres.sql import statement
 
@@ -40,7 +40,9 @@ def log_reaches(
                 found = find_slot(connection, slot)
                 if found is None:
                     return False
-                if found.active_pid is None:
+                # The slot shows what is flushed, and a snapshot may see more.
+                is_flushed = lsn - wal_end(connection).flushed <= PAGE_HEADER
+                if found.active_pid is None and is_flushed:
                     if _nothing_waits(connection, slot, source.publication, log.end()):
                         return True
                     if not is_running():
