@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,6 +93,8 @@ class Mischief:
         if self._child is not None and self._child.poll() is None:
             return
         self.starts += 1
+        for aside in (self._directory / "state").glob("log.set-aside-*"):
+            shutil.rmtree(aside, ignore_errors=True)  # as docs/how-to/recover.md says
         said = (self._directory / "said.log").open("ab")
         self._child = subprocess.Popen(
             [*_COMMAND, "replicate", self._replicated(proxy), self._destination, *self._source, "--begin-anew"],

@@ -64,6 +64,11 @@ def test_one_that_dies_before_it_is_told_its_task_is_started_again(
     assert "ended with code 1; it starts again" in supervised.told[0]
 
 
+def test_one_that_was_never_started_can_be_stopped(tmp_path: Path) -> None:
+    """What fails between its making and its start, a full disk for one, is what the user must hear of."""
+    Supervised(tmp_path).process.stop()
+
+
 def test_one_that_cannot_be_started_is_tried_again(supervised: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_command: object, **_options: Any) -> subprocess.Popen[str]:
         raise OSError(12, "Cannot allocate memory")

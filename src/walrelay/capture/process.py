@@ -97,7 +97,8 @@ class CaptureProcess:
                 child.wait(PATIENCE_SECONDS if began else FIRST_PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
                 child.kill()
-        self._thread.join()
+        if self._thread.ident is not None:  # it may be stopped before it was started
+            self._thread.join()
         self.check()
 
     def _supervise(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from walrelay.stores.base import LOCK_GRACE
-from walrelay.stores.failures import StoreInUseError, StoreNotWritableError
+from walrelay.stores.failures import StoreDiskFullError, StoreInUseError, StoreNotWritableError
 
 _CARD_BYTES = 1024
 
@@ -97,6 +98,8 @@ def pipeline_lock(path: Path, pipeline: str, patience: float = LOCK_GRACE) -> Fi
     except HeldError as error:
         raise StoreInUseError(f"{what} is being run by {error.holder}") from None
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise StoreDiskFullError(f"the disk is full: {path.parent}") from error
         raise StoreNotWritableError(f"cannot lock {path}: {os.strerror(error.errno or 0).lower()}") from error
 
 

@@ -5,6 +5,7 @@ A file has an id of its own, and says of each table which source its rows come f
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import uuid
@@ -18,6 +19,7 @@ from walrelay.destinations.duckdb.progress import WHOLE, Holding, ProgressBook, 
 from walrelay.errors import (
     DestinationBusyError,
     DestinationNotWritableError,
+    DiskFullError,
     OtherDestinationError,
     OtherPipelineError,
 )
@@ -62,6 +64,10 @@ def write_lock(path: Path, context: DestinationContext) -> FileLock:
             hint="Wait until it has ended, or stop it; or choose another file.",
         ) from None
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise DiskFullError(
+                f"the disk is full: {real.parent}", hint="Free some space, then run again; nothing was lost."
+            ) from error
         raise DestinationNotWritableError(f"cannot lock {path}: {os.strerror(error.errno or 0).lower()}") from error
 
 
