@@ -118,11 +118,12 @@ class Driver:
 
     def workers(self) -> list[psutil.Process]:
         """The Python processes that Spark has started: those that copy, the one they are forked from, the one that
-        looks at the log."""
+        looks at the log. Not the shells with which a JVM that is still coming up asks about its machine."""
         try:
             jvm = self.jvm()
             below = [] if jvm is None else jvm.children(recursive=True)
-            return [one for one in below if one.status() != psutil.STATUS_ZOMBIE]
+            alive = [one for one in below if one.status() != psutil.STATUS_ZOMBIE]
+            return [one for one in alive if any("pyspark" in part for part in one.cmdline())]
         except psutil.Error:
             return []
 
