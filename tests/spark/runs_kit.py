@@ -46,10 +46,16 @@ class Copies(Silent):
 
     def __init__(self) -> None:
         self.started: Counter[str] = Counter()
+        self.begun_again: Counter[str] = Counter()
+        """Copies that gave way to a lock, or lost a connection, before they were through."""
         self.notices: list[str] = []
 
     def table_started(self, table: TableName, attempt: int) -> None:
         self.started[str(table)] += 1
+
+    def table_retrying(self, table: TableName, error: WalrelayError, delay: float) -> None:
+        self.begun_again[str(table)] += 1
+        self.notices.append(f"{table} is tried again: {error}")
 
     def notice(self, message: str) -> None:
         self.notices.append(message)
