@@ -50,10 +50,10 @@ def run_worlds(seeds: Iterable[int], kills: int, trigger: bool | None, console: 
                 f"seed {seed:4}  {'trigger' if with_trigger else 'plain':7}  {outcome.seconds:4.0f} s "
                 f"{outcome.copies:4} copies (most: {outcome.most})  {'DIFFERS' if outcome.wrong else 'equal'}"
             )
+            if outcome.wrong:
+                again = f"python -m benchmarks worlds --seeds 1 --first {seed} --{'' if with_trigger else 'no-'}trigger"
+                console.print(f"{again}\n{escape(outcome.wrong)}", soft_wrap=True)
     failed = [one for one in outcomes if one.wrong]
-    for one in failed:
-        again = f"python -m benchmarks worlds --seeds 1 --first {one.seed} --{'' if one.trigger else 'no-'}trigger"
-        console.print(f"\n{again}\n{escape(one.wrong)}", soft_wrap=True)
     console.print(f"{len(outcomes)} worlds, {sum(one.copies for one in outcomes)} copies, {len(failed)} not equal")
     return not failed
 
