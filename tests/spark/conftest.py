@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.spark.capture_forks import CaptureForks
 from tests.spark.live_kit import Live
+from walrelay.capture import process as capture_process
 from walrelay.spark.session import spark_session
 from walrelay.workers import live as live_module
 
@@ -18,6 +20,19 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def capture_forks() -> Iterator[CaptureForks]:
+    made = CaptureForks()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def captures_start_at_once(capture_forks: CaptureForks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly every test here starts some; half of its time would go into their imports."""
+    monkeypatch.setattr(capture_process, "subprocess", capture_forks)
 
 
 @pytest.fixture

@@ -102,6 +102,12 @@ class Live:
         with self.pipeline(destination, **more) as started:
             yield started
 
+    def capture_pid(self) -> int:
+        """The process of capture beside the pipeline that was made last."""
+        live = self._made[-1]._live
+        assert live is not None and live._parts.process.pid is not None, "no capture runs"
+        return live._parts.process.pid
+
     def close(self) -> None:
         """Stop what a failed test has left running."""
         for one in self._made:
