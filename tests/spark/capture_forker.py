@@ -1,6 +1,6 @@
-"""A process from which captures are forked: `python -m tests.spark.capture_forker`, with a socket as its standard input.
+"""A process from which captures are forked: `python -m tests.spark.capture_forker`, with a socket as standard input.
 
-A capture of its own start takes two seconds of a processor to import everything, which here is done once. Each request
+A capture that is started takes two seconds of a processor to import everything; here that is done once. Each request
 brings what a capture is to have: its standard input, output and error, a pipe to report to, environment and directory.
 """
 
