@@ -120,8 +120,12 @@ bench: jdk .venv/.stamp-bench .venv-peers/.stamp ## measure both roads against t
 fuzz: env ## feed the decoder 100 000 damaged streams
 	$(BIN)/python -m benchmarks fuzz $(ARGS)
 
-kills: jdk env ## kill drivers, workers, capture and demos at every place (make test does it at some)
-	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest tests/faults tests/e2e/test_demo.py $(ARGS)
+# The tests that repeat something by tests/repetitions.py: here all of it.
+REPEATED := tests/faults tests/e2e/test_demo.py tests/spark/test_cluster.py tests/spark/test_handover.py \
+	tests/integration/test_change_road.py tests/integration/test_duckdb_events.py
+
+kills: jdk env ## kill drivers, workers, capture and demos at every place, with every seed (make test does some)
+	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest $(REPEATED) $(ARGS)
 
 soak: jdk env ## kill pipelines at 30 random moments and compare
 	$(BIN)/python -m benchmarks soak $(ARGS)

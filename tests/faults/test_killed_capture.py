@@ -30,7 +30,10 @@ from walrelay.log.readers import ReaderPositions
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
-KILLS = some(20, 50)
+KILLS = some(10, 50)
+PASSES = some(((1,), (3,)), ((1, 3), (1, 3)))
+"""At which pass places are killed, by turns: each at both of them, or one at the first and the next at the third."""
+LAGGING_KILLS = some(6, 12)
 ONCE = ("slot.before_create", "slot.after_create")
 """A log passes these once in its life."""
 OFTEN = tuple(sorted(name for name in NAMES if name.startswith(("spill.", "segment.", "head.", "ack."))))
@@ -75,7 +78,7 @@ def test_killed_at_random_moments(database: str, slot: str, tmp_path: Path) -> N
         for number in range(KILLS):
             before = reader.head()
             process = task.start()
-            if number % 10 == 5:
+            if number % 5 == 2:
                 large_transaction(database)
             if number % 2:
                 # Half of them while it starts, half while it works.
@@ -88,14 +91,14 @@ def test_killed_at_random_moments(database: str, slot: str, tmp_path: Path) -> N
 
 
 def test_killed_at_every_step(database: str, slot: str, tmp_path: Path) -> None:
-    """At the first and the third pass of every failpoint of capture, one after another, on the same log."""
+    """At the first or the third pass of every failpoint of capture, one after another, on the same log."""
     task = CaptureTask(streaming_early(database), slot, tmp_path / "log", {**SMALL, "compact": False})
     bursts = RestingWorkload(create_tables(database, seed=12), burst=25)
     for name in ONCE:  # what is committed before the slot is there is not captured, so the workload begins later
         assert task.run(failpoints=f"{name}=kill") == -signal.SIGKILL, name
     with Watcher(database, slot, task.log), bursts.running():
-        for name in OFTEN:
-            for passed in (1, 3):
+        for number, name in enumerate(OFTEN):
+            for passed in PASSES[number % 2]:
                 with help_to_pass(name, database, bursts):
                     code = task.run(failpoints=f"{name}=kill:{passed}")
                 assert code == -signal.SIGKILL, f"{name} was not passed {passed} times: {task.said()}"
@@ -109,8 +112,8 @@ def test_killed_while_merging_segments(database: str, slot: str, tmp_path: Path)
     assert without.run(until="caught-up") == 0  # what is committed before the slot is there is not captured
     reader = LogReader(task.log)
     with Watcher(database, slot, task.log), bursts.running():
-        for name in COMPACTION:
-            for passed in (1, 3):
+        for number, name in enumerate(COMPACTION):
+            for passed in PASSES[number % 2]:
                 process = without.start()
                 wait_until(lambda: len(reader.entries()) > 60, "enough segments to merge three times")
                 process.kill()
@@ -131,12 +134,12 @@ def test_killed_while_the_slot_waits_for_a_reader_that_lags(database: str, slot:
     reader = LogReader(task.log)
     positions = ReaderPositions(reader.storage)
     with Watcher(database, slot, task.log, reader="lagging") as watcher, bursts.running():
-        for number in range(12):
+        for number in range(LAGGING_KILLS):
             head, moves = reader.head(), watcher.moves
             process = task.start()
             wait_until(lambda head=head: len(reader.entries(head)) > 2, "capture works")
             entries = reader.entries()
-            is_near = number == 7 or len(entries) <= 5
+            is_near = number == LAGGING_KILLS - 3 or len(entries) <= 5
             positions.record("lagging", entries[-1 if is_near else -5].end_lsn)
             if number % 2:
                 wait_until(lambda moves=moves: watcher.moves > moves, "the slot follows its reader")

@@ -49,7 +49,8 @@ OF_CAPTURE = (
     "compaction.before_publish",
     "compaction.after_publish",
 )
-IN_SHORT = ("copy.during", "catchup.after", "destination.before_commit", "destination.ddl", "segment.files_durable")
+IN_SHORT = ("copy.during", "catchup.after", "destination.before_commit", "segment.files_durable")
+"""One of each phase; who stands in `destination.ddl` is killed himself in test_killed_pipeline.py."""
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 
+from tests.repetitions import some
 from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings
 from walrelay.log.reader import LogReader
@@ -22,7 +23,7 @@ from walrelay.testing.replay import replay
 from walrelay.testing.workload import DDL_KINDS, Workload
 
 pytestmark = pytest.mark.postgres
-IDLE_SECONDS = 40
+IDLE_PATIENCE = 150.0
 
 
 def streaming_early(url: str) -> PostgresSource:
@@ -38,7 +39,7 @@ def capture_all(url: str, log: Path, *, slot: str, **settings: object) -> Captur
     return capture
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", some([1, 2], [1, 2, 3]))
 def test_every_sample_of_a_wild_workload_is_found_in_the_log(database: str, tmp_path: Path, seed: int) -> None:
     """Concurrent clients; savepoints, aborts, large transactions, key changes, truncates, DDL; samples all along."""
     workload = Workload(database, seed=seed, clients=4, large_rows=12_000, ddl=DDL_KINDS if seed != 2 else ())
@@ -80,18 +81,17 @@ def test_an_idle_publication_beside_a_busy_table_holds_back_no_wal(database: str
             begun, written = time.monotonic(), 0
             behind, retained = [], []
             start = flushed_lsn(connection)
-            while time.monotonic() - begun < IDLE_SECONDS:
+            while not (written > 20_000_000 and retained[-1] < written / 2):
+                assert time.monotonic() - begun < IDLE_PATIENCE, "what is kept back grows with what is written"
                 connection.execute("INSERT INTO busy SELECT g, repeat('x', 1000) FROM generate_series(1, 100) g")
                 time.sleep(0.05)
                 found = find_slot(connection, slot)
                 assert found is not None
                 behind.append(found.behind_bytes)
                 retained.append(found.retained_bytes)
-            written = flushed_lsn(connection) - start
+                written = flushed_lsn(connection) - start
         connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
-    assert written > 20_000_000
     assert sorted(behind)[len(behind) * 9 // 10] < written / 10, "confirmed follows within seconds"
-    assert min(retained[-len(retained) // 4 :]) < written / 2, "what is kept back does not grow with what is written"
     assert LogReader(tmp_path / "log").entries() == [], "and nothing was logged for it"
 
 

@@ -19,6 +19,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.repetitions import some
 from tests.roundtrip.compare import printed_by_postgres, read_back
 from tests.roundtrip.test_types import fill
 from tests.roundtrip.values import WITHOUT_BINARY, cases_of
@@ -75,7 +76,7 @@ def _text(column: str, value: Any) -> str:
     return postgres_text(uuid.UUID(value) if column == "token" and isinstance(value, str) else value)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", some([1, 2], [1, 2, 3]))
 def test_a_wild_workload_in_batches_cut_anywhere(database: str, tmp_path: Path, seed: int) -> None:
     """Concurrent clients; aborts, large transactions, key changes, truncates, TOAST, DDL (not with seed 2)."""
     ddl = DDL_KINDS if seed != 2 else ()
@@ -89,7 +90,7 @@ def test_a_wild_workload_in_batches_cut_anywhere(database: str, tmp_path: Path, 
             Capture(source, slot=slot, log=log, settings=capture_settings(segment_bytes=128 * 1024)).run(
                 until="caught-up"
             )
-            workload.run(transactions=300)
+            workload.run(transactions=some(150, 300))
         sample = workload.sample(connection)
         Capture(source, slot=slot, log=log, settings=capture_settings()).run(until="caught-up")
         connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
@@ -197,7 +198,7 @@ def test_a_reader_that_polls_never_sees_half_a_batch(database: str, tmp_path: Pa
     with psycopg.connect(database, autocommit=True) as connection:
         workload.create(connection)
         Capture(source, slot=slot, log=log).run(until="caught-up")
-        workload.run(transactions=400)
+        workload.run(transactions=200)
         Capture(source, slot=slot, log=log, settings=capture_settings(segment_bytes=64 * 1024)).run(until="caught-up")
         connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
     reader = LogReader(log)
