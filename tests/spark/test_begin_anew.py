@@ -39,25 +39,26 @@ def drop_slot(shop: Live) -> None:
         connection.execute("SELECT pg_drop_replication_slot(%s)", (shop.slot,))
 
 
-def fails_then_begins_anew(shop: Live, kind: type[WalrelayError]) -> None:
+def fails_then_begins_anew(shop: Live, kind: type[WalrelayError], *, twice: bool = False) -> None:
     """The error says `--begin-anew`; slot and log stay as they are until that is given, and then all is well."""
-    for _ in range(2):
+    for _ in range(1 + twice):
         with pytest.raises(kind) as caught:
             shop.pipeline().run(until="caught-up")
         assert caught.value.begins_anew and "--begin-anew" in caught.value.hint
     assert not list(shop.log.parent.glob("log.set-aside-*"))
     shop.pipeline(begin_anew=True).run(until="caught-up")
     assert set(shop.heard.started) == {"public.orders"} and is_equal(shop)
-    shop.sql("UPDATE orders SET note = note || '!' WHERE id % 7 = 0")
-    # As long as nothing is lost the option does nothing.
-    shop.pipeline(begin_anew=True).run(until="caught-up")
-    assert shop.heard.started == [] and is_equal(shop)
+    if twice:
+        shop.sql("UPDATE orders SET note = note || '!' WHERE id % 7 = 0")
+        # As long as nothing is lost the option does nothing.
+        shop.pipeline(begin_anew=True).run(until="caught-up")
+        assert shop.heard.started == [] and is_equal(shop)
 
 
 def test_a_slot_that_somebody_dropped(shop: Live) -> None:
     drop_slot(shop)
     shop.sql("DELETE FROM orders WHERE id < 10", "INSERT INTO orders VALUES (1001, 'unseen')")
-    fails_then_begins_anew(shop, SlotError)
+    fails_then_begins_anew(shop, SlotError, twice=True)
     assert (shop.log.parent / "log.set-aside-1").is_dir()
 
 
