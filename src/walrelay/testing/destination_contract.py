@@ -236,8 +236,9 @@ class DestinationContract:
         }
 
     def copied(self, source: ContractSource, destination: Destination) -> None:
-        for table in NAMES:
-            assert source.copy(destination, table).durable
+        with exported_snapshot(source.source, application="walrelay contract") as snapshot:
+            for table in NAMES:
+                assert source.copy(destination, table, snapshot).durable
 
     # ------------------------------------------------------------------------------------------------------- copies
 
@@ -258,9 +259,7 @@ class DestinationContract:
         assert [_as_text(row) for row in self.rows(destination, "public.keyed")] == source.contents()["public.keyed"]
 
     def test_tables_are_copied_side_by_side(self, source: ContractSource, destination: Destination) -> None:
-        source.do(
-            "INSERT INTO keyed SELECT g FROM generate_series(1, 1000) g", "INSERT INTO loose SELECT id FROM keyed"
-        )
+        source.do("INSERT INTO keyed SELECT g FROM generate_series(1, 200) g", "INSERT INTO loose SELECT id FROM keyed")
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(lambda table: source.copy(destination, table), NAMES * 2))
         assert self.held(destination) == source.contents()
