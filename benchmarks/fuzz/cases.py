@@ -18,8 +18,10 @@ from benchmarks.fuzz.kinds import KINDS
 from benchmarks.fuzz.limit import processor_limit
 from benchmarks.fuzz.roads import BrokenPromiseError, Reading, random_reading
 from benchmarks.fuzz.stream import ROADS, Road, Stream, build_stream, random_stream
-from walrelay.decode.base import ARROW, DUCKDB, SPARK, TEXT
+from walrelay.changes.spark_dialect import SPARK
+from walrelay.decode.base import ARROW, TEXT
 from walrelay.decode.table import arrow_schema
+from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.errors import BadBytesError, SourceError, SpecialValueError, WalrelayError, from_text
 
 TARGETS = (ARROW, DUCKDB, SPARK, TEXT)

@@ -11,7 +11,7 @@ import psycopg
 TASK = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-from walrelay.decode.base import DUCKDB
+from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.errors import WalrelayError
 from walrelay.postgres.catalog import find_table, read_schema
 from walrelay.model.ranges import CtidRange

@@ -31,7 +31,7 @@ from walrelay.decode.plain_rows import plain_rows
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb import apply as duckdb_apply
 from walrelay.destinations.duckdb.destination import DuckDBDestination
-from walrelay.destinations.duckdb.types import quoted
+from walrelay.destinations.duckdb.dialect import quoted
 from walrelay.log.reader import LogReader
 from walrelay.model.changes import Change
 from walrelay.model.lsn import Lsn

@@ -14,7 +14,7 @@ from tests.hint_kit import Told, execute, refused, walrelay
 from tests.server_kit import wait_for
 from walrelay.capture.capture import Capture
 from walrelay.config.settings import capture_settings
-from walrelay.decode.base import DUCKDB
+from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.log.reader import LogReader
 from walrelay.model.names import TableName
 from walrelay.model.phases import Init

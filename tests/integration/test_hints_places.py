@@ -21,9 +21,9 @@ from tests.hint_kit import refused, walrelay
 from walrelay.changes.rows import TableRows
 from walrelay.cli.destinations import destination_from_url
 from walrelay.config.settings import copy_settings
-from walrelay.decode.base import DUCKDB
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.destination import DuckDBDestination
+from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.destinations.staging import staging_area
 from walrelay.log.identity import claim
 from walrelay.log.reader import LogReader

@@ -18,9 +18,9 @@ from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
 from walrelay.config.settings import capture_settings, copy_settings
 from walrelay.control.stores import STATE_FILE, log_of
-from walrelay.decode.base import DUCKDB
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.destination import DuckDBDestination
+from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.model.phases import Ready, TableReplicationPhase

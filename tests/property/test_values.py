@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.roundtrip.compare import printed_by_postgres, read_back
-from walrelay.decode.base import DUCKDB, Tally
+from walrelay.decode.base import Tally
 from walrelay.decode.table import TableDecoder
-from walrelay.destinations.duckdb.types import projection
+from walrelay.destinations.duckdb.dialect import DUCKDB, projection
 from walrelay.model.names import TableName
 from walrelay.model.ranges import plan_ranges
 from walrelay.model.schema import TableSchema

@@ -19,7 +19,7 @@ from tests.roundtrip.compare import printed_by_postgres, read_back
 from tests.roundtrip.streaming import copied, same, streamed_database
 from tests.roundtrip.test_types import SPECIAL_CASES
 from tests.roundtrip.values import EXTENSIONS, TYPES, Case, cases_of
-from walrelay.destinations.duckdb.types import projection
+from walrelay.destinations.duckdb.dialect import projection
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column
 from walrelay.model.special import SpecialValues

@@ -19,8 +19,8 @@ from tests.roundtrip.compare import column_type, printed_by_postgres, read_back
 from tests.roundtrip.copying import Copied, copy_table, started
 from tests.roundtrip.values import AS_TEXT, CASES, EXTENSIONS, LAST_STAMP, TYPES, Case, cases_of
 from walrelay.config.settings import UnknownTypes
-from walrelay.decode.table import duckdb_column_type
 from walrelay.destinations.duckdb.destination import DuckDBDestination
+from walrelay.destinations.duckdb.dialect import DIALECT
 from walrelay.errors import SpecialValueError
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema
@@ -121,7 +121,7 @@ def world_of(
 def check(world: World, copies: Any, case: Case, copied: Copied) -> None:
     """The copy in `copies` has the type of the case, and every value as Postgres prints it."""
     table, column = TableName("public", case.table), copied.schema.column("value")
-    for named in (case.duckdb, duckdb_column_type(column)):
+    for named in (case.duckdb, DIALECT.column_type(column)):
         assert copies.execute(f"SELECT typeof(NULL::{named})").fetchone() == (str(column_type(copies, table, "value")),)
     printed = printed_by_postgres(world.postgres, table, case.printed)
     assert len(printed) == len(case.literals)

@@ -22,8 +22,8 @@ from tests.faults.capture_kit import RestingWorkload
 from tests.spark.live_kit import Heard, Live, confirmed, ended, phases, table
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
+from walrelay.changes.spark_dialect import SPARK
 from walrelay.config.settings import copy_settings
-from walrelay.decode.base import SPARK
 from walrelay.destinations.base import DestinationContext, SimpleDestination, WriteResult
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.memory import MemoryDestination

@@ -18,11 +18,11 @@ import pytest
 
 from walrelay.changes.rows import LandedFile, TableRows
 from walrelay.config.settings import copy_settings
-from walrelay.decode.base import DUCKDB
 from walrelay.decode.table import bare_rows
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb import pieces as duckdb_pieces
 from walrelay.destinations.duckdb.destination import SMALL_BYTES, DuckDBDestination
+from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.destinations.duckdb.load import BUILDING
 from walrelay.destinations.duckdb.pieces import cut
 from walrelay.destinations.landing import BARE, GROUP_ROWS, Landing, landable

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from walrelay.decode.base import SPARK
+from walrelay.changes.spark_dialect import SPARK
 from walrelay.decode.exact import InexactError, exact_column
 from walrelay.decode.registry import arrow_type
 from walrelay.model.schema import Column, PgType, TypeField

@@ -15,13 +15,15 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from walrelay.changes.spark_dialect import SPARK
 from walrelay.decode import calendar_text, clock, datetime, identifiers
-from walrelay.decode.base import ARROW, DUCKDB, SPARK, TEXT, Fields, Tally, Target
+from walrelay.decode.base import ARROW, TEXT, Fields, Tally, Target
 from walrelay.decode.datetime import DATE_MAX, DATE_MIN, DAY_MICROS, EPOCH_MICROS, INT32_MAX, INT64_MAX, TIMESTAMP_MIN
 from walrelay.decode.registry import BUILTIN, EXTENSION, arrow_type, decoder_for, find_rule
 from walrelay.decode.retarget import LEAVES, retarget, retarget_batch, retarget_struct
 from walrelay.decode.table import arrow_schema
 from walrelay.decode.warm import sample_types
+from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.errors import BadBytesError, SpecialValueError
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column, PgType, TableSchema, TypeField

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from walrelay.changes.spark_dialect import columns_ddl
 from walrelay.decode.base import Target
 from walrelay.decode.plain_rows import plain_rows
-from walrelay.decode.table import arrow_schema, bare_rows, spark_ddl
+from walrelay.decode.table import arrow_schema, bare_rows
 from walrelay.model.lsn import Lsn
 from walrelay.model.schema import TableSchema
 
@@ -67,4 +68,4 @@ class TableRows:
     def dataframe(self) -> DataFrame:
         """The rows as a Spark DataFrame over the files. For destinations whose target is Spark."""
         assert self.spark is not None, "this destination was given no Spark session"
-        return self.spark.read.schema(spark_ddl(self.schema)).parquet(*self.paths())
+        return self.spark.read.schema(columns_ddl(self.schema.columns)).parquet(*self.paths())

@@ -50,8 +50,6 @@ class Target:
 
 
 ARROW = Target("arrow", frozenset({Special.TIMESTAMP_INFINITY, Special.DATE_INFINITY, Special.INTERVAL_INFINITY}))
-DUCKDB = Target("duckdb", frozenset({Special.TIMESTAMP_INFINITY, Special.DATE_INFINITY}))
-SPARK = Target("spark", uuid_as_text=True, time_as_text=True)
 TEXT = Target("text", frozenset({Special.INTERVAL_INFINITY}), uuid_as_text=True, time_as_text=True, dates_as_text=True)
 
 

@@ -1,14 +1,14 @@
-"""The type table: which Postgres type becomes which Arrow, DuckDB and Spark type, and who decodes it.
+"""The type table: who decodes which Postgres type, and so which Arrow type it becomes.
 
-A row serves both roads and every destination. Types are looked up by name (`pg_catalog` types), by extension and name
-(hstore, pgvector …), or by kind (enum, array, composite, range, multirange); domains were replaced by their base type
-when the catalog was read. What has no row arrives as bytes, or as text where the user asked for it.
+A row serves both roads and every destination; what a destination calls a type is its own dialect's. Types are looked up
+by name (`pg_catalog` types), by extension and name (hstore, pgvector …), or by kind (enum, array, composite, range,
+multirange); domains were replaced by their base type when the catalog was read. What has no row arrives as bytes, or as
+text where the user asked for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -33,32 +33,14 @@ from walrelay.model.schema import PgType
 Make = Callable[[PgType, Target], Decoder]
 
 
-@dataclass(frozen=True, slots=True)
-class TypeRule:
-    """One row: the decoder (which knows its Arrow type), the DuckDB type and the Spark type."""
-
-    decoder: Make
-    duckdb: Callable[[PgType], str]
-    spark: Callable[[PgType], str]
-
-
-def rule(decoder: Callable[[], Decoder], duckdb: str, spark: str) -> TypeRule:
-    """A row for a type that is the same for every modifier and target."""
-    return TypeRule(lambda _type, _target: decoder(), lambda _: duckdb, lambda _: spark)
-
-
-def as_text(decoder: Callable[[], Decoder]) -> TypeRule:
-    return rule(decoder, "VARCHAR", "STRING")
+def always(decoder: Callable[[], Decoder]) -> Make:
+    """For a type that is the same for every modifier and target."""
+    return lambda _type, _target: decoder()
 
 
 def _numeric(type_: PgType, _: Target) -> Decoder:
     declared = numeric.declared_decimal(type_.modifier)
     return numeric.numeric_text() if declared is None else numeric.DecimalDecoder(*declared)
-
-
-def _decimal_name(type_: PgType, otherwise: str) -> str:
-    declared = numeric.declared_decimal(type_.modifier)
-    return otherwise if declared is None else f"DECIMAL({declared[0]},{declared[1]})"
 
 
 def _uuid(_: PgType, target: Target) -> Decoder:
@@ -73,69 +55,55 @@ def _dated(native: Callable[[], Decoder], text_form: Callable[[], Decoder]) -> M
     return lambda _type, target: text_form() if target.dates_as_text else native()
 
 
-def _money_name(type_: PgType) -> str:
-    return f"DECIMAL({numeric.MONEY_DIGITS},{type_.scale})"
-
-
-_INTERVAL_SPARK = "STRUCT<months: INT, days: INT, microseconds: BIGINT>"
-
-BUILTIN: dict[str, TypeRule] = {
-    "bool": rule(fixed.BoolDecoder, "BOOLEAN", "BOOLEAN"),
-    "int2": rule(fixed.int16, "SMALLINT", "SMALLINT"),
-    "int4": rule(fixed.int32, "INTEGER", "INT"),
-    "int8": rule(fixed.int64, "BIGINT", "BIGINT"),
-    "oid": rule(fixed.unsigned32, "BIGINT", "BIGINT"),
-    "xid": rule(fixed.unsigned32, "BIGINT", "BIGINT"),
-    "cid": rule(fixed.unsigned32, "BIGINT", "BIGINT"),
-    "xid8": as_text(identifiers.xid8),
-    "float4": rule(fixed.float32, "FLOAT", "FLOAT"),
-    "float8": rule(fixed.float64, "DOUBLE", "DOUBLE"),
-    "numeric": TypeRule(_numeric, lambda t: _decimal_name(t, "VARCHAR"), lambda t: _decimal_name(t, "STRING")),
-    "money": TypeRule(lambda t, _: numeric.MoneyDecoder(t.scale), _money_name, _money_name),
-    "text": as_text(text.text),
-    "varchar": as_text(text.text),
-    "bpchar": as_text(text.text),
-    "name": as_text(text.text),
-    "xml": as_text(text.text),
-    "json": as_text(text.text),
-    "unknown": as_text(text.text),
-    "refcursor": as_text(text.text),
-    "jsonb": as_text(text.versioned_text),
-    "jsonpath": as_text(text.versioned_text),
-    "char": as_text(identifiers.char),
-    "bytea": rule(text.binary, "BLOB", "BINARY"),
-    "date": TypeRule(_dated(datetime.DateDecoder, calendar_text.date_text), lambda _: "DATE", lambda _: "DATE"),
-    "time": TypeRule(_time, lambda _: "TIME", lambda _: "STRING"),
-    "timetz": as_text(clock.timetz),
-    "timestamp": TypeRule(
-        _dated(datetime.timestamp, calendar_text.timestamp_text),
-        lambda _: "TIMESTAMP",
-        lambda _: "TIMESTAMP_NTZ",
-    ),
-    "timestamptz": TypeRule(
-        _dated(datetime.timestamptz, calendar_text.timestamptz_text),
-        lambda _: "TIMESTAMP WITH TIME ZONE",
-        lambda _: "TIMESTAMP",
-    ),
-    "interval": rule(datetime.IntervalDecoder, "INTERVAL", _INTERVAL_SPARK),
-    "uuid": TypeRule(_uuid, lambda _: "UUID", lambda _: "STRING"),
-    "inet": as_text(network.inet),
-    "cidr": as_text(network.cidr),
-    "macaddr": as_text(network.macaddr),
-    "macaddr8": as_text(network.macaddr8),
-    "bit": as_text(bitstring.bit),
-    "varbit": as_text(bitstring.bit),
-    "point": as_text(geometric.point),
-    "lseg": as_text(geometric.lseg),
-    "box": as_text(geometric.box),
-    "path": as_text(geometric.path),
-    "polygon": as_text(geometric.polygon),
-    "line": as_text(geometric.line),
-    "circle": as_text(geometric.circle),
-    "tsvector": as_text(tsearch.tsvector),
-    "tsquery": as_text(tsearch.tsquery),
-    "pg_lsn": as_text(identifiers.pg_lsn),
-    "tid": as_text(identifiers.tid),
+BUILTIN: dict[str, Make] = {
+    "bool": always(fixed.BoolDecoder),
+    "int2": always(fixed.int16),
+    "int4": always(fixed.int32),
+    "int8": always(fixed.int64),
+    "oid": always(fixed.unsigned32),
+    "xid": always(fixed.unsigned32),
+    "cid": always(fixed.unsigned32),
+    "xid8": always(identifiers.xid8),
+    "float4": always(fixed.float32),
+    "float8": always(fixed.float64),
+    "numeric": _numeric,
+    "money": lambda type_, _: numeric.MoneyDecoder(type_.scale),
+    "text": always(text.text),
+    "varchar": always(text.text),
+    "bpchar": always(text.text),
+    "name": always(text.text),
+    "xml": always(text.text),
+    "json": always(text.text),
+    "unknown": always(text.text),
+    "refcursor": always(text.text),
+    "jsonb": always(text.versioned_text),
+    "jsonpath": always(text.versioned_text),
+    "char": always(identifiers.char),
+    "bytea": always(text.binary),
+    "date": _dated(datetime.DateDecoder, calendar_text.date_text),
+    "time": _time,
+    "timetz": always(clock.timetz),
+    "timestamp": _dated(datetime.timestamp, calendar_text.timestamp_text),
+    "timestamptz": _dated(datetime.timestamptz, calendar_text.timestamptz_text),
+    "interval": always(datetime.IntervalDecoder),
+    "uuid": _uuid,
+    "inet": always(network.inet),
+    "cidr": always(network.cidr),
+    "macaddr": always(network.macaddr),
+    "macaddr8": always(network.macaddr8),
+    "bit": always(bitstring.bit),
+    "varbit": always(bitstring.bit),
+    "point": always(geometric.point),
+    "lseg": always(geometric.lseg),
+    "box": always(geometric.box),
+    "path": always(geometric.path),
+    "polygon": always(geometric.polygon),
+    "line": always(geometric.line),
+    "circle": always(geometric.circle),
+    "tsvector": always(tsearch.tsvector),
+    "tsquery": always(tsearch.tsquery),
+    "pg_lsn": always(identifiers.pg_lsn),
+    "tid": always(identifiers.tid),
 }
 # Object identifiers print as names that only the source can resolve; the number is what is stored.
 BUILTIN |= dict.fromkeys(
@@ -144,14 +112,14 @@ BUILTIN |= dict.fromkeys(
     BUILTIN["oid"],
 )  # fmt: skip
 
-EXTENSION: dict[tuple[str, str], TypeRule] = {
+EXTENSION: dict[tuple[str, str], Make] = {
     ("citext", "citext"): BUILTIN["text"],
-    ("hstore", "hstore"): as_text(hstore.hstore),
+    ("hstore", "hstore"): always(hstore.hstore),
     ("ltree", "ltree"): BUILTIN["jsonb"],
     ("ltree", "lquery"): BUILTIN["jsonb"],
     ("ltree", "ltxtquery"): BUILTIN["jsonb"],
-    ("vector", "vector"): rule(nested.VectorDecoder, "FLOAT[]", "ARRAY<FLOAT>"),
-    ("vector", "halfvec"): rule(lambda: nested.VectorDecoder(2), "FLOAT[]", "ARRAY<FLOAT>"),
+    ("vector", "vector"): always(nested.VectorDecoder),
+    ("vector", "halfvec"): always(lambda: nested.VectorDecoder(2)),
     ("postgis", "geometry"): BUILTIN["bytea"],
     ("postgis", "geography"): BUILTIN["bytea"],
 }
@@ -172,42 +140,13 @@ def _array(type_: PgType, target: Target) -> Decoder:
     return nested.ArrayDecoder(decoder_for(_inner(type_), target), type_.dimensions, zero_based)
 
 
-DOUBLE, BACK = '"', "`"
-
-
-def _quoted(name: str, quote: str) -> str:
-    return quote + name.replace(quote, quote * 2) + quote
-
-
-def _range_spark(type_: PgType) -> str:
-    bound = spark_type(_inner(type_))
-    return f"STRUCT<lower: {bound}, upper: {bound}, lower_inc: BOOLEAN, upper_inc: BOOLEAN, empty: BOOLEAN>"
-
-
-def _range_duckdb(type_: PgType) -> str:
-    bound = duckdb_type(_inner(type_))
-    return f"STRUCT(lower {bound}, upper {bound}, lower_inc BOOLEAN, upper_inc BOOLEAN, empty BOOLEAN)"
-
-
-def _array_spark(type_: PgType) -> str:
-    return "ARRAY<" * type_.dimensions + spark_type(_inner(type_)) + ">" * type_.dimensions
-
-
-KIND: dict[str, TypeRule] = {
+KIND: dict[str, Make] = {
     "enum": BUILTIN["text"],
-    "array": TypeRule(_array, lambda t: duckdb_type(_inner(t)) + "[]" * t.dimensions, _array_spark),
-    "vector_array": TypeRule(_array, lambda t: duckdb_type(_inner(t)) + "[]", _array_spark),
-    "composite": TypeRule(
-        _composite,
-        lambda t: f"STRUCT({', '.join(_quoted(f.name, DOUBLE) + ' ' + duckdb_type(f.type) for f in t.fields)})",
-        lambda t: f"STRUCT<{', '.join(_quoted(f.name, BACK) + ': ' + spark_type(f.type) for f in t.fields)}>",
-    ),
-    "range": TypeRule(_range, _range_duckdb, _range_spark),
-    "multirange": TypeRule(
-        lambda t, target: nested.MultirangeDecoder(_range(_inner(t), target)),
-        lambda t: _range_duckdb(_inner(t)) + "[]",
-        lambda t: f"ARRAY<{_range_spark(_inner(t))}>",
-    ),
+    "array": _array,
+    "vector_array": _array,
+    "composite": _composite,
+    "range": _range,
+    "multirange": lambda type_, target: nested.MultirangeDecoder(_range(_inner(type_), target)),
 }
 
 
@@ -217,7 +156,7 @@ def _inner(type_: PgType) -> PgType:
     return type_.element
 
 
-def find_rule(type_: PgType) -> TypeRule | None:
+def find_rule(type_: PgType) -> Make | None:
     """The row for a type, or None when the table has none. A composite without attributes has no bytes to speak of."""
     if type_.kind == "composite" and not type_.fields:
         return None
@@ -235,16 +174,8 @@ def is_known(type_: PgType) -> bool:
 
 
 def decoder_for(type_: PgType, target: Target) -> Decoder:
-    return (find_rule(type_) or UNKNOWN).decoder(type_, target)
+    return (find_rule(type_) or UNKNOWN)(type_, target)
 
 
 def arrow_type(type_: PgType, target: Target) -> pa.DataType:
     return decoder_for(type_, target).arrow_type
-
-
-def duckdb_type(type_: PgType) -> str:
-    return (find_rule(type_) or UNKNOWN).duckdb(type_)
-
-
-def spark_type(type_: PgType) -> str:
-    return (find_rule(type_) or UNKNOWN).spark(type_)

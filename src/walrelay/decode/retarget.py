@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from walrelay.decode.base import ARROW, Fields, Tally, Target, bitmap
 from walrelay.decode.datetime import EPOCH_DAYS, EPOCH_MICROS, INT32_MAX, INT64_MAX
 from walrelay.decode.nested import list_array
-from walrelay.decode.registry import BUILTIN, TypeRule, arrow_type, decoder_for, find_rule
+from walrelay.decode.registry import BUILTIN, Make, arrow_type, decoder_for, find_rule
 from walrelay.errors import BadBytesError, SpecialValueError
 from walrelay.model.schema import PgType, TableSchema
 from walrelay.model.special import Special
@@ -112,7 +112,7 @@ class Leaf:
         return self.has_special is None or not self.has_special(array)
 
 
-LEAVES: dict[TypeRule | None, Leaf] = {
+LEAVES: dict[Make | None, Leaf] = {
     BUILTIN["uuid"]: Leaf(uuid_bytes),
     BUILTIN["time"]: Leaf(time_bytes),
     BUILTIN["date"]: Leaf(date_bytes, Special.DATE_INFINITY, date_is_infinite),

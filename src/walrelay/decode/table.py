@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from walrelay.decode.base import Decoder, Fields, Tally, Target
-from walrelay.decode.registry import decoder_for, duckdb_type, spark_type
+from walrelay.decode.registry import decoder_for
 from walrelay.decode.text import text
 from walrelay.errors import BadBytesError, SpecialValueError
 from walrelay.model.schema import Column, TableSchema
@@ -96,25 +96,3 @@ def bare_rows(count: int) -> pa.RecordBatch:
 def arrow_schema(schema: TableSchema, target: Target) -> pa.Schema:
     """All columns nullable: a NOT NULL of today may be dropped tomorrow, and readers should not care."""
     return pa.schema([pa.field(c.name, column_decoder(c, target).arrow_type) for c in schema.columns])
-
-
-def spark_column_type(column: Column) -> str:
-    return "STRING" if column.as_text else spark_type(column.type)
-
-
-def duckdb_column_type(column: Column) -> str:
-    return "VARCHAR" if column.as_text else duckdb_type(column.type)
-
-
-def spark_ddl(schema: TableSchema) -> str:
-    """The table's columns as Spark DDL."""
-    return ", ".join(f"{_quoted(c.name)} {spark_column_type(c)}" for c in schema.columns)
-
-
-def spark_struct(schema: TableSchema) -> str:
-    """A row of the table as one Spark type."""
-    return f"STRUCT<{', '.join(f'{_quoted(c.name)}: {spark_column_type(c)}' for c in schema.columns)}>"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from walrelay.decode.base import SPARK, TEXT, Tally, Target
+from walrelay.changes.spark_dialect import SPARK
+from walrelay.decode.base import TEXT, Tally, Target
 from walrelay.decode.exact import InexactError, exact_column
 from walrelay.decode.images import struct_of
 from walrelay.decode.json_text import json_objects

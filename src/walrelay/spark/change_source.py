@@ -117,9 +117,9 @@ def change_ddl(options: LogOptions) -> str:
     image = "STRING"
     version = options.version()
     if version is not None:
-        from walrelay.decode.table import spark_struct
+        from walrelay.changes.spark_dialect import row_type
 
-        image = spark_struct(version.schema)
+        image = row_type(version.schema.columns)
     return (
         f"{_POSITION}, op STRING, schema_version INT, row {image}, old {image}, old_kind STRING,"
         " unchanged ARRAY<STRING>"

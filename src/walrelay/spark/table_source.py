@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from walrelay.changes.spark_dialect import SPARK, columns_ddl
 from walrelay.config.settings import CopySettings, copy_settings
-from walrelay.decode.base import SPARK, Tally
-from walrelay.decode.table import spark_ddl
+from walrelay.decode.base import Tally
 from walrelay.errors import ConfigError
 from walrelay.model.names import TableName
 from walrelay.model.ranges import CtidRange, plan_ranges
@@ -73,7 +73,7 @@ def table_ddl(options: ReadOptions) -> str:
     """The columns of the table, as Spark DDL."""
     with connect(options.source) as connection:
         table = find_table(connection, options.table)
-        return spark_ddl(read_schema(connection, table, options.settings.unknown_types))
+        return columns_ddl(read_schema(connection, table, options.settings.unknown_types).columns)
 
 
 class TableReader(DataSourceReader):

@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from psycopg import sql
 
-from walrelay.decode.base import DUCKDB, Tally
+from walrelay.decode.base import Tally
 from walrelay.decode.retarget import retarget_struct
-from walrelay.decode.table import duckdb_column_type
+from walrelay.destinations.duckdb.dialect import DUCKDB, column_type, projection
 from walrelay.destinations.duckdb.file import duckdb_module
-from walrelay.destinations.duckdb.types import projection
 from walrelay.destinations.row_text import DuckDBSide
 from walrelay.log.reader import LogReader, TableBatch
 from walrelay.log.xids import catch_up_start, read_samples
@@ -135,7 +134,7 @@ def _places(schema: TableSchema, logged: TableSchema) -> list[int] | None:
 
 
 def _same_type(one: Column, other: Column) -> bool:
-    return source_type(one.type) == source_type(other.type) and duckdb_column_type(one) == duckdb_column_type(other)
+    return source_type(one.type) == source_type(other.type) and column_type(one) == column_type(other)
 
 
 # ------------------------------------------------------------------------------------------------------------- hashing

@@ -9,8 +9,9 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from walrelay.decode.base import DUCKDB, Tally
+from walrelay.decode.base import Tally
 from walrelay.decode.table import TableDecoder, arrow_schema
+from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.destinations.row_text import PostgresSide, special
 from walrelay.destinations.verifying import Fingerprints, HashedRow, KeyRanges, RangeSum
 from walrelay.model.schema import TableSchema

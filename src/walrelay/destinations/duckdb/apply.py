@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from walrelay.changes.batch import EventBatch, TableEvents, TableRange
-from walrelay.decode.base import DUCKDB, Tally
+from walrelay.decode.base import Tally
 from walrelay.decode.retarget import differs, retarget_struct
 from walrelay.destinations.duckdb.collapse import HELD, LAST, LINKS, TEMPORARY, Run
+from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.destinations.duckdb.progress import (
     WHOLE,
     Progress,

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from walrelay.decode.table import duckdb_column_type
+from walrelay.destinations.duckdb.dialect import column_type, holds_interval, projection, quoted
 from walrelay.destinations.duckdb.progress import NO_COLUMNS, Shape
 from walrelay.destinations.duckdb.shape import match_columns
 from walrelay.destinations.duckdb.survey import Survey, literal
-from walrelay.destinations.duckdb.types import holds_interval, projection, quoted
 from walrelay.model.schema import Column, PgType, TableSchema
 
 LAST, HELD, TOUCHES, LINKS = "_walrelay_last", "_walrelay_held", "_walrelay_touches", "_walrelay_links"
@@ -121,7 +120,7 @@ class Run:
         if column is None or (side == "o" and not self._has_old):
             return f"CAST(NULL AS {kind})"
         value = projection(column, f"{side}{i}")
-        return value if duckdb_column_type(column) == kind else f"CAST({value} AS {kind})"
+        return value if column_type(column) == kind else f"CAST({value} AS {kind})"
 
     def _new(self, i: int) -> str:
         """The new row's value; where it was left out and the old row has it, from there."""

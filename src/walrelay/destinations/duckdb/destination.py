@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
-from walrelay.decode.base import DUCKDB, Target
+from walrelay.decode.base import Target
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
 from walrelay.destinations.duckdb.apply import Application
+from walrelay.destinations.duckdb.dialect import DUCKDB, quoted
 from walrelay.destinations.duckdb.file import DuckDBFile, catalog_of, duckdb_module
 from walrelay.destinations.duckdb.load import Loading, drop_unfinished
 from walrelay.destinations.duckdb.names import folded, refuse_twins
@@ -25,7 +26,6 @@ from walrelay.destinations.duckdb.pieces import Plan, plan, weight
 from walrelay.destinations.duckdb.places import Places
 from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, place
 from walrelay.destinations.duckdb.shape import comment
-from walrelay.destinations.duckdb.types import quoted
 from walrelay.destinations.duckdb.verify import DuckDBLook
 from walrelay.destinations.verifying import Look
 from walrelay.errors import (

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from walrelay.decode.table import duckdb_column_type
+from walrelay.destinations.duckdb.dialect import column_type, projection, quoted
 from walrelay.destinations.duckdb.pieces import FILE_NAME, ROW_NUMBER, Piece
 from walrelay.destinations.duckdb.progress import NO_COLUMNS, place
-from walrelay.destinations.duckdb.types import projection, quoted
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema
 
@@ -64,7 +63,7 @@ class Loading:
         table = place(catalog, self._schema.name)
         if piece is not None:
             return _count(connection, f"CREATE OR REPLACE TABLE {table} AS {self._select(piece)}")
-        columns = [f"{quoted(column.name)} {duckdb_column_type(column)}" for column in self._schema.columns]
+        columns = [f"{quoted(column.name)} {column_type(column)}" for column in self._schema.columns]
         connection.execute(f"CREATE OR REPLACE TABLE {table} ({', '.join(columns or [f'{NO_COLUMNS} BOOLEAN'])})")
         return 0
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from walrelay.destinations.duckdb.dialect import quoted
 from walrelay.destinations.duckdb.names import folded
 from walrelay.destinations.duckdb.progress import Holding, ProgressBook, place
-from walrelay.destinations.duckdb.types import quoted
 from walrelay.errors import NameClashError, OtherSourceError
 from walrelay.model.names import TableId, TableName
 

@@ -11,8 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from walrelay.decode.table import duckdb_column_type
-from walrelay.destinations.duckdb.types import quoted
+from walrelay.destinations.duckdb.dialect import column_type, quoted
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.retyping import SourceType, source_type
@@ -95,8 +94,7 @@ class Holding:
 
 def of_columns(schema: TableSchema) -> tuple[HeldColumn, ...]:
     return tuple(
-        HeldColumn(one.name, one.attnum, duckdb_column_type(one), source_type=source_type(one.type))
-        for one in schema.columns
+        HeldColumn(one.name, one.attnum, column_type(one), source_type=source_type(one.type)) for one in schema.columns
     )
 
 

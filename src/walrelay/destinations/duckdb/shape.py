@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from walrelay.decode.table import duckdb_column_type
+from walrelay.destinations.duckdb.dialect import column_type, quoted
 from walrelay.destinations.duckdb.names import folded, refuse_twins
 from walrelay.destinations.duckdb.places import Places
 from walrelay.destinations.duckdb.progress import NO_COLUMNS, HeldColumn, ProgressBook, Shape, of_columns, place
-from walrelay.destinations.duckdb.types import quoted
 from walrelay.errors import CopyAgainError, DestinationError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
@@ -37,7 +36,7 @@ class Wanted:
         column = self.column
         attnum = column.attnum or (self.held.attnum if self.held else 0)
         added = self.held is None or self.held.added
-        return HeldColumn(column.name, attnum, duckdb_column_type(column), added, source_type(column.type))
+        return HeldColumn(column.name, attnum, column_type(column), added, source_type(column.type))
 
     @property
     def is_told(self) -> bool:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from psycopg import sql
 
-from walrelay.decode.table import duckdb_column_type
+from walrelay.destinations.duckdb.dialect import column_type, projection, quoted
 from walrelay.destinations.duckdb.names import folded
 from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, Shape, Writer, place
 from walrelay.destinations.duckdb.shape import match_columns
-from walrelay.destinations.duckdb.types import projection, quoted
 from walrelay.destinations.row_text import DuckDBSide
 from walrelay.destinations.verifying import Fingerprints, HashedRow, HeldTable, KeyRanges, RangeSum
 from walrelay.errors import DestinationError
@@ -121,7 +120,7 @@ class DuckDBLook:
         found = []
         for one in match_columns(schema.columns, shape.columns):
             held = one.held
-            is_same = held is not None and held.type == duckdb_column_type(one.column)
+            is_same = held is not None and held.type == column_type(one.column)
             if not is_same or (held is not None and held.source_type not in ("", source_type(one.column.type))):
                 found.append(one.column.name)
         return tuple(found)

@@ -1,12 +1,39 @@
-"""How a landed Parquet column is selected into its DuckDB type."""
+"""DuckDB's names for types, and how a landed Parquet column is selected into its type."""
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+from walrelay.changes.dialect import Dialect
+from walrelay.decode.base import Target
 from walrelay.model.schema import Column, PgType
+from walrelay.model.special import Special
 
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+DUCKDB = Target("duckdb", frozenset({Special.TIMESTAMP_INFINITY, Special.DATE_INFINITY}))
+DIALECT = Dialect(
+    target=DUCKDB,
+    flat={
+        pa.bool_(): "BOOLEAN",
+        pa.int16(): "SMALLINT",
+        pa.int32(): "INTEGER",
+        pa.int64(): "BIGINT",
+        pa.float32(): "FLOAT",
+        pa.float64(): "DOUBLE",
+        pa.string(): "VARCHAR",
+        pa.large_string(): "VARCHAR",
+        pa.binary(): "BLOB",
+        pa.large_binary(): "BLOB",
+        pa.date32(): "DATE",
+        pa.time64("us"): "TIME",
+        pa.timestamp("us"): "TIMESTAMP",
+        pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
+    },
+    list_of=lambda inner: f"{inner}[]",
+    struct_of=lambda fields: f"STRUCT({', '.join(f'{name} {type_}' for name, type_ in fields)})",
+    quote='"',
+    own={"interval": "INTERVAL", "uuid": "UUID"},
+)
+quoted, column_type = DIALECT.quoted, DIALECT.column_type
 
 
 def projection(column: Column, landed: str) -> str:
