@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from walrelay.destinations.duckdb.dialect import column_type, holds_interval, projection, quoted
+from walrelay.changes.shapes import match_held
+from walrelay.destinations.duckdb.dialect import DIALECT, column_type, holds_interval, projection, quoted
 from walrelay.destinations.duckdb.progress import NO_COLUMNS, Shape
-from walrelay.destinations.duckdb.shape import match_columns
 from walrelay.destinations.duckdb.survey import Survey, literal
 from walrelay.model.schema import Column, PgType, TableSchema
 
@@ -33,7 +33,7 @@ class Run:
         self.survey = survey
         self.whole = whole
         """Whether the table was copied, so that a row which is not there is a mistake."""
-        theirs = {one.held.name: one.column for one in match_columns(schema.columns, shape.columns) if one.held}
+        theirs = {one.held.name: one.column for one in match_held(schema.columns, shape.columns, DIALECT) if one.held}
         self._columns: list[Column | None] = [theirs.get(one.name) for one in shape.columns]
         self.key = self._key()
         self.after_truncate: int | None = None

@@ -11,10 +11,11 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from walrelay.destinations.duckdb.dialect import column_type, quoted
+from walrelay.changes.shapes import HeldColumn, held_columns
+from walrelay.destinations.duckdb.dialect import DIALECT, quoted
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
-from walrelay.model.retyping import SourceType, source_type
+from walrelay.model.retyping import SourceType
 from walrelay.model.schema import SchemaVersion, TableSchema
 
 if TYPE_CHECKING:
@@ -25,20 +26,6 @@ WHOLE = 0
 _ALL = "(all tables)"
 NO_COLUMNS = "_walrelay_no_columns"
 """A table without columns cannot exist in DuckDB; its rows are all alike and carry nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldColumn:
-    """A column as the file has it."""
-
-    name: str
-    attnum: int
-    """In Postgres; 0 where that is not known."""
-    type: str
-    added: bool = False
-    """Came after rows were there: in those its value is not known, and NULL here."""
-    source_type: SourceType = ""
-    """In Postgres; empty where that is not known. Ours may hide that it has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +80,7 @@ class Holding:
 
 
 def of_columns(schema: TableSchema) -> tuple[HeldColumn, ...]:
-    return tuple(
-        HeldColumn(one.name, one.attnum, column_type(one), source_type=source_type(one.type)) for one in schema.columns
-    )
+    return held_columns(schema.columns, DIALECT)
 
 
 def place(catalog: str, name: TableName) -> str:

@@ -2,67 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from walrelay.destinations.duckdb.dialect import column_type, quoted
+from walrelay.changes.shapes import HeldColumn, Wanted, match_held
+from walrelay.destinations.duckdb.dialect import DIALECT, quoted
 from walrelay.destinations.duckdb.names import folded, refuse_twins
 from walrelay.destinations.duckdb.places import Places
-from walrelay.destinations.duckdb.progress import NO_COLUMNS, HeldColumn, ProgressBook, Shape, of_columns, place
+from walrelay.destinations.duckdb.progress import NO_COLUMNS, ProgressBook, Shape, of_columns, place
 from walrelay.errors import CopyAgainError, DestinationError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
-from walrelay.model.retyping import keeps_values, source_type
-from walrelay.model.schema import Column, SchemaVersion, TableSchema
+from walrelay.model.schema import SchemaVersion, TableSchema
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-
-_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a column should be, and what it is now, if it is there."""
-
-    column: Column
-    held: HeldColumn | None
-
-    def becomes(self) -> HeldColumn:
-        column = self.column
-        attnum = column.attnum or (self.held.attnum if self.held else 0)
-        added = self.held is None or self.held.added
-        return HeldColumn(column.name, attnum, column_type(column), added, source_type(column.type))
-
-    @property
-    def is_told(self) -> bool:
-        """Whether what is here, and changes, are enough to know what older rows hold."""
-        if self.held is None:
-            return not self.column.filled
-        before, now = self.held, self.becomes()
-        if before.source_type and not keeps_values(before.source_type, now.source_type):
-            return False
-        return before.type == now.type or _is_wider(before.type, now.type)
-
-
-def match_columns(columns: tuple[Column, ...], held: tuple[HeldColumn, ...]) -> list[Wanted]:
-    """Which of the held columns each one is: by attribute number where both have one, else by name."""
-    by_number = {one.attnum: one for one in held if one.attnum}
-    by_name = {one.name: one for one in held}
-    taken = {found.name for column in columns if (found := by_number.get(column.attnum))}
-    matched = []
-    for column in columns:
-        found = by_number.get(column.attnum)
-        if found is None:
-            named = by_name.get(column.name)
-            is_same = named is not None and named.name not in taken and not (named.attnum and column.attnum)
-            found = named if is_same else None
-        matched.append(Wanted(column, found))
-    return matched
 
 
 class ShapeKeeper:
@@ -126,7 +82,7 @@ class ShapeKeeper:
 
     def _alter(self, held: Shape, version: SchemaVersion, whole: bool) -> Shape:
         schema = version.schema
-        wanted = match_columns(schema.columns, held.columns)
+        wanted = match_held(schema.columns, held.columns, DIALECT)
         if whole:
             self._refuse_guesses(held, version, wanted)
         columns = tuple(one.becomes() for one in wanted)
@@ -164,12 +120,6 @@ class ShapeKeeper:
 
     def _comment(self, schema: TableSchema) -> None:
         self._connection.execute(comment(place(self._catalog, schema.name), schema))
-
-
-def _is_wider(before: str, now: str) -> bool:
-    """Whether it is a decimal with more digits before the point, and as many after it."""
-    old, new = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(now)
-    return old is not None and new is not None and old[2] == new[2] and int(old[1]) <= int(new[1])
 
 
 def comment(table: str, schema: TableSchema) -> str:

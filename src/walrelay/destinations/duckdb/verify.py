@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from psycopg import sql
 
-from walrelay.destinations.duckdb.dialect import column_type, projection, quoted
+from walrelay.changes.shapes import match_held
+from walrelay.destinations.duckdb.dialect import DIALECT, column_type, projection, quoted
 from walrelay.destinations.duckdb.names import folded
 from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, Shape, Writer, place
-from walrelay.destinations.duckdb.shape import match_columns
 from walrelay.destinations.row_text import DuckDBSide
 from walrelay.destinations.verifying import Fingerprints, HashedRow, HeldTable, KeyRanges, RangeSum
 from walrelay.errors import DestinationError
@@ -118,7 +118,7 @@ class DuckDBLook:
     @staticmethod
     def _odd(schema: TableSchema, shape: Shape) -> tuple[str, ...]:
         found = []
-        for one in match_columns(schema.columns, shape.columns):
+        for one in match_held(schema.columns, shape.columns, DIALECT):
             held = one.held
             is_same = held is not None and held.type == column_type(one.column)
             if not is_same or (held is not None and held.source_type not in ("", source_type(one.column.type))):
@@ -130,7 +130,9 @@ class DuckDBLook:
         shape = self._shape(schema)
         if shape is None:
             raise DestinationError(f"{schema.name} is gone from the DuckDB file")
-        names = {one.column.name: one.held.name for one in match_columns(schema.columns, shape.columns) if one.held}
+        names = {
+            one.column.name: one.held.name for one in match_held(schema.columns, shape.columns, DIALECT) if one.held
+        }
         return [replace(column, name=names[column.name]) for column in columns]
 
     def _key(self, schema: TableSchema, key: Sequence[Column]) -> sql.Composable:
