@@ -54,6 +54,7 @@ from walrelay.postgres.identity import source_id, table_names
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
 from walrelay.postgres.source_migrations import install
+from walrelay.spark.needs import check_session, settings_for
 from walrelay.spark.on_demand import SparkOnDemand
 from walrelay.spark.secret_log import LazyAddress
 from walrelay.spark.session import check_java, running_session, spark_session, warm_when_started
@@ -349,7 +350,10 @@ class Pipeline:
         return counted(LogView(storage).treated()) if read_lineage(storage) is not None else Counter()
 
     def _start_spark(self) -> SparkSession:
-        return spark_session(self._given, self._spark_settings)
+        needs = self.destination.spark_needs
+        session = spark_session(self._given, settings_for(needs, self._spark_settings or {}))
+        check_session(needs, session, self.destination.name)
+        return session
 
     def _has_to_copy(self, tables: list[PublishedTable]) -> bool:
         phases = self.store.get_table_replication_states()

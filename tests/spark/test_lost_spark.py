@@ -8,8 +8,8 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from walrelay.changes.spark_failures import insist
 from walrelay.errors import SparkLostError
-from walrelay.spark.failures import insist
 
 
 def break_connection(spark: SparkSession) -> None:

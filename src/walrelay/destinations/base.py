@@ -49,6 +49,16 @@ class Identity:
     place: str
 
 
+@dataclass(frozen=True, slots=True)
+class SparkNeeds:
+    """What a destination wants of the Spark session, said before that starts."""
+
+    packages: tuple[str, ...] = ()
+    """Of Maven, `group:artifact:version`."""
+    extensions: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
 def _no_spark() -> SparkSession:
     raise DestinationError(
         "this destination was given no Spark session", hint="Let a Pipeline start it, which gives it one."
@@ -104,6 +114,7 @@ class Destination(Protocol):
     """False when it wants no rows at all: tasks then decode and count, and land nothing."""
     takes_events: bool
     """Whether `write_events` does something: whether it can be kept current."""
+    spark_needs: SparkNeeds
     materializes: bool
     """Whether it holds tables that mirror the source, so that one it has lost must be copied again."""
 
@@ -137,6 +148,7 @@ class SimpleDestination:
     lands_files = True
     takes_events = False
     materializes = False
+    spark_needs = SparkNeeds()
 
     def startup(self, context: DestinationContext) -> None:
         pass

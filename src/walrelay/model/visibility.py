@@ -63,3 +63,14 @@ _parsed = lru_cache(maxsize=64)(VisibleTransactions.parse)
 def visible(xid32: int, snapshot_text: str) -> bool:
     """Whether the snapshot, as `pg_current_snapshot()` prints it, sees the committed transaction `xid32`."""
     return _parsed(snapshot_text).sees(xid32)
+
+
+def unseen_sql(snapshot: str) -> str:
+    """SQL for «the snapshot does not see this transaction»: `VisibleTransactions.sees`, set-wise."""
+    seen = _parsed(snapshot)
+    ahead = f"(((xid - {seen.xmax}) % {_EPOCH} + {_EPOCH}) % {_EPOCH})"
+    near = f"({seen.xmax} + {ahead} - CASE WHEN {ahead} >= {HALF_EPOCH} THEN {_EPOCH} ELSE 0 END)"
+    wide = f"({near} + CASE WHEN {near} < 0 THEN {_EPOCH} ELSE 0 END)"
+    listed = ", ".join(map(str, sorted(seen.in_progress)))
+    open_then = f" OR {wide} IN ({listed})" if listed else ""
+    return f"({wide} >= {seen.xmax}{open_then})"

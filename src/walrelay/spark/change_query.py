@@ -11,11 +11,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from walrelay.backoff import delay_of
+from walrelay.changes.spark_failures import insist, spark_failures
 from walrelay.destinations.staging import SHARED_MEMORY, RunDirectory, temporary_root
 from walrelay.errors import SparkJobError, SparkLostError, WalrelayError, from_text
 from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
-from walrelay.spark.failures import insist, spark_failures
 from walrelay.spark.secret_log import log_address
 
 if TYPE_CHECKING:

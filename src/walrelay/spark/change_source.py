@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from walrelay.changes.spark_failures import as_text
 from walrelay.errors import ConfigError
 from walrelay.log.storage import public_url
 from walrelay.log.table_names import table_named
@@ -27,7 +28,6 @@ from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.schema import SchemaVersion
 from walrelay.model.special import SpecialValues
-from walrelay.spark.failures import as_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

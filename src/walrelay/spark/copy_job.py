@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from walrelay.changes.rows import LandedFile
+from walrelay.changes.spark_failures import as_text, insist, spark_failures
 from walrelay.errors import SparkLostError
 from walrelay.model.ranges import CtidRange
 from walrelay.model.special import Special
 from walrelay.spark.copy_task import CopyTask, RangeResult, land_range
-from walrelay.spark.failures import as_text, insist, spark_failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

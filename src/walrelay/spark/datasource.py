@@ -6,9 +6,9 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from walrelay.changes.spark_failures import as_text
 from walrelay.errors import ConfigError
 from walrelay.spark.change_source import ChangeReader, ChangeStreamReader, LogOptions, change_ddl
-from walrelay.spark.failures import as_text
 
 
 class WalrelayDataSource(DataSource):

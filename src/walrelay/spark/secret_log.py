@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from walrelay.changes.spark_failures import spark_failures
 from walrelay.log.storage import public_url
-from walrelay.spark.failures import spark_failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -60,7 +60,7 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    from walrelay.spark.failures import spark_failures
+    from walrelay.changes.spark_failures import spark_failures
 
     found = given or running_session()
     if found is not None:
@@ -116,7 +116,7 @@ def warm_when_started(session: Future[SparkSession]) -> None:
 def forget_dead_workers(spark: SparkSession) -> None:
     """Let Spark come across the workers that were killed while they had nothing to do: it keeps them to use them again,
     and every task that gets one fails."""
-    from walrelay.spark.failures import insist
+    from walrelay.changes.spark_failures import insist
 
     for _ in range(FORGETTING):
         with suppress(SparkJobError):

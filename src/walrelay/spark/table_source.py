@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from walrelay.changes.spark_dialect import SPARK, columns_ddl
+from walrelay.changes.spark_failures import as_text
 from walrelay.config.settings import CopySettings, copy_settings
 from walrelay.decode.base import Tally
 from walrelay.errors import ConfigError
@@ -22,7 +23,6 @@ from walrelay.postgres.rights import naming_grants
 from walrelay.postgres.snapshot import import_snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.copy_task import CopyTask, range_batches
-from walrelay.spark.failures import as_text
 from walrelay.spark.snapshot_holder import HeldSnapshot, hold_snapshot
 
 OWN_OPTIONS = ("url", "table", "snapshot_idle_seconds")

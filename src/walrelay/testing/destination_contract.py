@@ -18,9 +18,10 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 from uuid import uuid4
 
 import psycopg
@@ -44,9 +45,13 @@ from walrelay.testing.postgres import EmbeddedPostgres
 from walrelay.testing.replay import postgres_text
 from walrelay.testing.sample import Row, plain_row, take_sample
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 __all__ = ["ContractSource", "DestinationContract", "DestinationFactory"]
 
 DestinationFactory = Callable[[], Destination]
+Opened = Callable[[], AbstractContextManager[Destination]]
 TABLES = """
 CREATE TABLE keyed (id int PRIMARY KEY, note text, paid numeric(8, 2));
 CREATE TABLE loose (n int, note text);
@@ -225,9 +230,18 @@ class DestinationContract:
         source.close()
 
     @pytest.fixture
-    def destination(self, destination_factory: DestinationFactory) -> Iterator[Destination]:
-        with _open(destination_factory) as opened:
-            yield opened
+    def spark(self) -> SparkSession | None:
+        """The session for a destination that wants one."""
+        return None
+
+    @pytest.fixture
+    def opened(self, spark: SparkSession | None, destination_factory: DestinationFactory) -> Opened:
+        return lambda: _open(destination_factory, spark)
+
+    @pytest.fixture
+    def destination(self, opened: Opened) -> Iterator[Destination]:
+        with opened() as found:
+            yield found
 
     def held(self, destination: Destination) -> dict[str, list[Row]]:
         return {
@@ -332,16 +346,14 @@ class DestinationContract:
 
     # --------------------------------------------------------------------------------------------------------- life
 
-    def test_what_was_durable_is_there_when_it_is_opened_again(
-        self, source: ContractSource, destination_factory: DestinationFactory
-    ) -> None:
+    def test_what_was_durable_is_there_when_it_is_opened_again(self, source: ContractSource, opened: Opened) -> None:
         if not self.durable:
             pytest.skip("it forgets when it is let go")
-        with _open(destination_factory) as destination:
+        with opened() as destination:
             self.copied(source, destination)
             source.do(*STORIES["updates and deletes"])
             destination.write_events(source.batch())
-        with _open(destination_factory) as destination:
+        with opened() as destination:
             assert destination.applied_lsn(source.schema("keyed").id) == source.batch().to
             destination.write_events(source.batch())
             assert self.held(destination) == source.contents()
@@ -352,9 +364,12 @@ class DestinationContract:
 
 
 @contextmanager
-def _open(factory: DestinationFactory) -> Iterator[Destination]:
+def _open(factory: DestinationFactory, spark: SparkSession | None) -> Iterator[Destination]:
     destination = factory()
-    destination.startup(DestinationContext("contract", copy_settings()))
+    context = DestinationContext("contract", copy_settings())
+    if spark is not None:
+        context = replace(context, spark=lambda: spark)
+    destination.startup(context)
     try:
         yield destination
     finally:

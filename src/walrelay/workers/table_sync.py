@@ -12,6 +12,7 @@ from threading import BoundedSemaphore, Event
 from typing import TYPE_CHECKING
 
 from walrelay.changes.rows import TableRows
+from walrelay.changes.spark_failures import insist
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
 from walrelay.errors import SparkJobError, StoppedError, WalrelayError
@@ -32,7 +33,6 @@ from walrelay.postgres.snapshot import Snapshot, exported_snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.spark.copy_job import JobName, LandedCopy, run_copy_job
 from walrelay.spark.copy_task import CopyTask
-from walrelay.spark.failures import insist
 from walrelay.spark.session import forget_dead_workers
 from walrelay.stores.base import PipelineStore
 from walrelay.workers.fingerprint_book import FingerprintBook

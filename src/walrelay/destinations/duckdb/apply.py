@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from walrelay.changes.batch import EventBatch, TableEvents, TableRange
+from walrelay.changes.refusals import identity_hint, unnamed_rows, unsent_values
 from walrelay.decode.base import Tally
 from walrelay.decode.retarget import differs, retarget_struct
 from walrelay.destinations.duckdb.collapse import HELD, LAST, LINKS, TEMPORARY, Run
@@ -27,13 +28,12 @@ from walrelay.destinations.duckdb.progress import (
     whole,
 )
 from walrelay.destinations.duckdb.shape import ShapeKeeper
-from walrelay.destinations.duckdb.survey import SURVEY, Survey, literal, unseen
+from walrelay.destinations.duckdb.survey import SURVEY, Survey, literal
 from walrelay.errors import (
     DestinationError,
     MissingRowError,
     SpecialValueError,
     UnnamedRowError,
-    UnsentValueError,
     WalrelayError,
 )
 from walrelay.log.manifest import DataFile
@@ -42,6 +42,7 @@ from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import SchemaVersion, TableSchema
 from walrelay.model.special import Special, SpecialValues
+from walrelay.model.visibility import unseen_sql
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -199,7 +200,7 @@ class Application:
         columns = ", ".join(f'"{name}"' if name in present else f'NULL AS "{name}"' for name in _COLUMNS)
         wanted = f"end_lsn > {int(part.after)} AND end_lsn <= {int(part.to)}"
         if part.unseen_by is not None:
-            wanted += f" AND {unseen(part.unseen_by)}"
+            wanted += f" AND {unseen_sql(part.unseen_by)}"
         return f"(SELECT {columns} FROM {scan} WHERE {wanted})"
 
     def _retargeted(self, version: SchemaVersion, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -336,7 +337,7 @@ class Application:
             # Where there was no copy a row may have been there before; but not one that is half named.
             raise UnnamedRowError(
                 f"{missing} rows that changes of {run.schema.name} take away are named by a key which it does not have",
-                hint=_identity_hint(run.schema),
+                hint=identity_hint(run.schema),
             )
         _refuse_missing(run, missing)
         self._connection.execute(run.delete_picked_sql())
@@ -355,23 +356,13 @@ class Application:
         """A row that is named by other columns than we look for it by would be taken for one that is not there."""
         (unnamed,) = self._row(run.unnamed_sql())
         if unnamed:
-            names = ", ".join(run.shape.columns[i].name for i in run.key)
-            by = f"by its key ({names})" if run.key else "by all its columns"
-            raise UnnamedRowError(
-                f"{unnamed} changes of {run.schema.name} do not say {by} which row they mean",
-                hint=_identity_hint(run.schema),
-            )
+            raise unnamed_rows(run.schema, unnamed)
 
     def _refuse_unsent(self, run: Run, question: str) -> None:
         """A value that was not sent, and is nowhere else, is not NULL (SEMANTICS 14)."""
         names = [name for name in self._row(question)[0] if name is not None]
         if names:
-            raise UnsentValueError(
-                f"rows came into {run.schema.name} without what they hold in {', '.join(names)}: the publication's row"
-                " filter let them in, and Postgres does not send a stored value again that has not changed",
-                hint=f"ALTER TABLE {run.schema.name} REPLICA IDENTITY FULL; (a partitioned table: on each partition)"
-                " Then `walrelay resync` copies the table again.",
-            )
+            raise unsent_values(run.schema, names)
 
     def _rows(self, question: str) -> list[Any]:
         return self._connection.execute(question).fetchall()
@@ -417,14 +408,6 @@ def _naming(schema: TableSchema) -> Iterator[None]:
 def _refuse_missing(run: Run, missing: int) -> None:
     if missing and run.whole:
         raise MissingRowError(f"{missing} rows that changes of {run.schema.name} take away are not there")
-
-
-def _identity_hint(schema: TableSchema) -> str:
-    """What a table says of its identity may be so already, and a partition of it say something else."""
-    leaf = "Run `walrelay preflight`: it names a partition whose REPLICA IDENTITY does not fit, and how to alter it."
-    own = "Give the table a primary key, or set its REPLICA IDENTITY to FULL. Of a partitioned table: "
-    is_set = schema.identity == "full" or bool(schema.identity_columns)
-    return f"{leaf if is_set else own + leaf} Then `walrelay resync` copies the table again."
 
 
 def _differs(schema: TableSchema) -> bool:

@@ -1,4 +1,4 @@
-"""What a run of changes holds, asked once before it is taken; and which transactions of it are wanted."""
+"""What a run of changes holds, asked once before it is taken."""
 
 from __future__ import annotations
 
@@ -7,25 +7,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from walrelay.model.visibility import VisibleTransactions
-
 _PLACES = 1 << 61
 
 
 def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def unseen(snapshot: str) -> str:
-    """SQL for «the snapshot does not see this transaction»: `VisibleTransactions.sees`, set-wise."""
-    seen = VisibleTransactions.parse(snapshot)
-    epoch = 1 << 32
-    ahead = f"(((xid - {seen.xmax}) % {epoch} + {epoch}) % {epoch})"
-    near = f"({seen.xmax} + {ahead} - CASE WHEN {ahead} >= {epoch // 2} THEN {epoch} ELSE 0 END)"
-    wide = f"({near} + CASE WHEN {near} < 0 THEN {epoch} ELSE 0 END)"
-    listed = ", ".join(map(str, sorted(seen.in_progress)))
-    open_then = f" OR {wide} IN ({listed})" if listed else ""
-    return f"({wide} >= {seen.xmax}{open_then})"
 
 
 @dataclass(frozen=True, slots=True)

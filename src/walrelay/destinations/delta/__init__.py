@@ -1,0 +1,1 @@
+"""Tables in Delta Lake, written by Spark."""

@@ -1,0 +1,45 @@
+"""How far tables are that had no changes: a small file in the lake, so that an idle table costs no commit.
+
+A table that has changes says in its own log how far it is, in the commit that brings them. That word wins: a line here
+counts only as long as the table still says what it said when the line was written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableId
+
+
+class ProgressFile:
+    """Of one pipeline, in the lake's own directory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: dict[TableId, tuple[int, int]] = {}
+        with suppress(FileNotFoundError, ValueError):
+            self._lines = {int(table): (own, to) for table, (own, to) in json.loads(path.read_text()).items()}
+
+    def reached(self, table: TableId, own: Lsn) -> Lsn | None:
+        """How far the table is, which itself says `own`: 0 where only a copy is in it."""
+        said, to = self._lines.get(table, (None, 0))
+        return Lsn(max(own, to) if said == own else own) or None
+
+    def record(self, own: Mapping[TableId, Lsn], to: Lsn) -> None:
+        """These tables say what `own` has for them, and hold everything up to `to`."""
+        self._lines.update({table: (int(said), int(to)) for table, said in own.items()})
+        self._write()
+
+    def forget(self, table: TableId) -> None:
+        if self._lines.pop(table, None) is not None:
+            self._write()
+
+    def _write(self) -> None:
+        # A line that is lost with the machine is no harm, one that is half written would be.
+        new = self._path.with_suffix(".new")
+        new.write_text(json.dumps({str(table): line for table, line in self._lines.items()}))
+        new.replace(self._path)

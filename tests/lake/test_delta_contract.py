@@ -1,0 +1,29 @@
+"""The Delta destination keeps the contract of destinations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from walrelay.destinations.base import Destination
+from walrelay.destinations.delta.destination import DeltaDestination
+from walrelay.testing.destination_contract import DestinationContract, DestinationFactory
+
+
+class TestDeltaDestination(DestinationContract):
+    @pytest.fixture
+    def spark(self, lake_spark: SparkSession) -> SparkSession:
+        self._spark = lake_spark
+        return lake_spark
+
+    @pytest.fixture
+    def destination_factory(self, tmp_path: Path) -> DestinationFactory:
+        return lambda: DeltaDestination(tmp_path / "lake")
+
+    def rows(self, destination: Destination, table: str) -> list[dict[str, Any]]:
+        assert isinstance(destination, DeltaDestination)
+        place = destination.path.joinpath(*table.split("."))
+        return [row.asDict(recursive=True) for row in self._spark.sql(f"SELECT * FROM delta.`{place}`").collect()]

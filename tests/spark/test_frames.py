@@ -1,0 +1,124 @@
+"""What Spark SQL makes of a batch is what the plain reference model makes of it, whatever the history."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.histories import TABLES, SmallLog, write_history
+from walrelay.changes import collapse
+from walrelay.changes.batch import EventBatch, TableEvents
+from walrelay.changes.frame_latest import latest, net
+from walrelay.changes.frames import TableFrames
+from walrelay.changes.spark_dialect import SPARK
+from walrelay.changes.spark_values import Holding
+from walrelay.model.changes import Change
+
+
+def plain(value: Any) -> Any:
+    """Comparable, with -0.0 and 0.0 told apart."""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else repr(value)
+    if isinstance(value, dict):
+        return tuple(sorted(value.items()))
+    return value
+
+
+def changes_of(batch: EventBatch, part: TableEvents) -> list[Change]:
+    """The table's changes, each with the columns that the table has at the batch's end, by attribute number."""
+    names = {column.attnum: column.name for column in part.schema.columns}
+    found = []
+    for one in batch.batches():
+        if one.version.schema.id != part.schema.id:
+            continue
+        now = {column.name: names[column.attnum] for column in one.version.schema.columns if column.attnum in names}
+        left_alone = {name for name in names.values() if name not in now.values()}
+        for change in one.changes():
+            more = left_alone if change.op == "update" else set()
+            found.append(
+                Change(
+                    **{
+                        **{name: getattr(change, name) for name in change.__dataclass_fields__},
+                        "row": renamed(change.row, now, part),
+                        "old": renamed(change.old, now, part),
+                        "unchanged": tuple({*(now[name] for name in change.unchanged if name in now), *more}),
+                    }
+                )
+            )
+    return found
+
+
+def renamed(row: Any, now: dict[str, str], part: TableEvents) -> Any:
+    if row is None:
+        return None
+    known = {now[name]: plain(value) for name, value in row.items() if name in now}
+    return {column.name: known.get(column.name) for column in part.schema.columns}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_random_histories_collapse_to_what_the_model_says(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    rng = random.Random(f"{kind} as frames")
+    log = SmallLog(tmp_path / "log")
+    states = write_history(kind, rng, log, rounds=24)
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    ends = [log.start, *states]
+    cuts = sorted({0, len(ends) - 1, *(rng.randrange(len(ends)) for _ in range(2))})
+    for low, high in pairwise(cuts):
+        batch = log.batch(ends[low], ends[high])
+        for part in batch.tables():
+            frames = TableFrames(session, log.storage, part, Holding(SPARK, "null"))
+            changes = changes_of(batch, part)
+            assert frames.survey.changes == len(changes)
+            if not changes:
+                continue
+            if frames.key:
+                compare_latest(frames, collapse.latest(changes, part.schema.key_columns))
+            else:
+                compare_net(frames, collapse.net(changes))
+
+
+def compare_latest(frames: TableFrames, wanted: collapse.Latest) -> None:
+    assert (frames.survey.truncated_at is not None) == wanted.is_truncated
+    names = [column.name for column in frames.schema.columns]
+    puts, gone = {}, set()
+    for row in latest(frames).collect():
+        body = row.asDict(recursive=True)
+        key = tuple(body[f"k{i}"] for i in frames.key)
+        if not row.is_put:
+            gone.add(key)
+            continue
+        lacking = frozenset(names[i] for i in frames.survey.unchanged if body[f"l{i}"])
+        values = {name: plain(body[f"n{i}"]) for i, name in enumerate(names) if name not in lacking}
+        origin = None
+        if lacking and not body["came"]:
+            origin = key if row.origin is None else tuple(row.origin)
+        puts[key] = (values, lacking, origin)
+    assert gone == wanted.gone
+    assert puts == {
+        key: (
+            {name: value for name, value in put.row.items() if name not in put.lacking},
+            put.lacking,
+            put.origin if put.lacking else None,
+        )
+        for key, put in wanted.puts.items()
+    }
+
+
+def compare_net(frames: TableFrames, wanted: tuple[bool, Counter[collapse.Key]]) -> None:
+    is_truncated, rows = wanted
+    assert (frames.survey.truncated_at is not None) == is_truncated
+    found = Counter(
+        {
+            tuple(plain(value) for name, value in row.asDict(recursive=True).items() if name != "more"): row.more
+            for row in net(frames).collect()
+        }
+    )
+    assert found == rows
