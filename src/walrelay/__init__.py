@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from walrelay.capture.capture import Capture
     from walrelay.changes.batch import EventBatch
     from walrelay.config.settings import CaptureSettings, CopySettings
+    from walrelay.destinations.delta.destination import DeltaDestination
     from walrelay.destinations.duckdb.destination import DuckDBDestination
     from walrelay.destinations.memory import MemoryDestination
     from walrelay.destinations.null import NullDestination
@@ -26,6 +27,7 @@ _HOME = {
     "Capture": "walrelay.capture.capture",
     "CaptureSettings": "walrelay.config.settings",
     "CopySettings": "walrelay.config.settings",
+    "DeltaDestination": "walrelay.destinations.delta.destination",
     "DuckDBDestination": "walrelay.destinations.duckdb.destination",
     "EventBatch": "walrelay.changes.batch",
     "LogReader": "walrelay.log.reader",
@@ -44,6 +46,7 @@ __all__ = [
     "Capture",
     "CaptureSettings",
     "CopySettings",
+    "DeltaDestination",
     "DuckDBDestination",
     "EventBatch",
     "LogReader",

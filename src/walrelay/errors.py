@@ -63,7 +63,9 @@ class UnknownDestinationError(ConfigError):
     """The destination's URL is of a kind that this version does not know."""
 
     code = "config.unknown_destination"
-    default_hint = "Use duckdb:///relative/path.duckdb, duckdb:////absolute/path.duckdb, stdout: or null:."
+    default_hint = (
+        "Use duckdb:///relative/path.duckdb, duckdb:////absolute/path.duckdb, delta:///lake, stdout: or null:."
+    )
 
 
 class MissingExtraError(ConfigError):

@@ -7,13 +7,16 @@ from pyspark.sql import SparkSession
 
 from walrelay.destinations.delta.needs import NEEDS as DELTA
 from walrelay.spark.needs import EXTENSIONS, settings_for
-from walrelay.spark.session import running_session, spark_session, stop_session
+from walrelay.spark.session import LOCAL_SETTINGS, running_session, spark_session, stop_session
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @pytest.fixture(scope="module")
 def lake_spark() -> SparkSession:
-    """Another session that runs in this process is stopped: Spark takes packages only when it starts."""
+    """Another session that runs in this process is stopped: Spark takes packages only when it starts. With the quick
+    compiler: tables here are small, and what the slow one would save is never earned."""
     running = running_session()
     if running is not None and DELTA.extensions[0] not in (running.conf.get(EXTENSIONS, "") or ""):
         stop_session()
-    return spark_session(settings=settings_for(DELTA, {}))
+    return spark_session(settings=settings_for(DELTA, {JAVA_OPTIONS: LOCAL_SETTINGS[JAVA_OPTIONS]}))

@@ -68,7 +68,9 @@ def replicate(
     source: Annotated[str, typer.Argument(help="postgresql://user@host:5432/database", show_default=False)],
     destination: Annotated[
         str,
-        typer.Argument(help="duckdb:///out.duckdb, duckdb:////absolute/path, stdout:, null:", show_default=False),
+        typer.Argument(
+            help="duckdb:///out.duckdb, duckdb:////absolute/path, delta:///lake, stdout:, null:", show_default=False
+        ),
     ],
     publication: Annotated[str, typer.Option(help="The publication that names the tables.", show_default=False)],
     mode: Annotated[
@@ -102,6 +104,10 @@ def replicate(
     retain_age: Annotated[
         float | None,
         typer.Option(help="Seconds for which the log keeps what the destination has. [default: 604800, a week]"),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(help="How often changes are taken in: 10s, 5m. [default: at once; a lake every 10s]"),
     ] = None,
     special_values: Annotated[
         str | None,
@@ -162,6 +168,7 @@ def replicate(
         on_bad_changes=on_bad_changes,
         max_tables=max_tables,
         staging=staging,
+        every=every,
         retries=retries,
         busy_timeout=busy_timeout,
     )

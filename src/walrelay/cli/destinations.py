@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 
 def destination_from_url(url: str) -> Destination:
-    """`duckdb:///relative`, `duckdb:////absolute`, `stdout:`, `null:`."""
+    """`duckdb:///relative`, `duckdb:////absolute`, `delta:///relative`, `stdout:`, `null:`."""
     scheme, _, rest = url.partition(":")
     match scheme:
         case "duckdb":
             return _duckdb(url)
+        case "delta":
+            return _delta(url)
         case "stdout" if not rest.strip("/"):
             from walrelay.destinations.stdout import StdoutDestination
 
@@ -29,19 +31,33 @@ def destination_from_url(url: str) -> Destination:
             raise UnknownDestinationError(f"no such destination: {scheme or url}")
 
 
-def _duckdb(url: str) -> Destination:
-    from walrelay.destinations.duckdb.destination import DuckDBDestination
-
+def _path(url: str, kind: str, example: str) -> str:
+    """`scheme:///relative` is relative to here, `scheme:////absolute` is not."""
     parts = urlsplit(url)
     path = unquote(parts.path)
     if parts.netloc or not path.startswith("/") or path == "/":
         raise ConfigError(
-            "a DuckDB destination needs a path",
-            hint="duckdb:///out.duckdb is relative to here, duckdb:////data/out.duckdb is absolute.",
+            f"a {kind} destination needs a path",
+            hint=f"{parts.scheme}:///{example} is relative to here, {parts.scheme}:////data/{example} is absolute.",
         )
+    return path[1:]
+
+
+def _delta(url: str) -> Destination:
+    from walrelay.destinations.delta.destination import DeltaDestination
+
+    if options := sorted(dict(parse_qsl(urlsplit(url).query))):
+        raise ConfigError(f"unknown option in the destination: {options[0]}", hint="It takes none.")
+    return DeltaDestination(_path(url, "Delta", "lake"))
+
+
+def _duckdb(url: str) -> Destination:
+    from walrelay.destinations.duckdb.destination import DuckDBDestination
+
+    parts, path = urlsplit(url), _path(url, "DuckDB", "out.duckdb")
     options = dict(parse_qsl(parts.query))
     unknown = sorted(set(options) - {"memory_limit", "threads"})
     if unknown:
         raise ConfigError(f"unknown option in the destination: {unknown[0]}", hint="It takes memory_limit and threads.")
     threads = int(options["threads"]) if options.get("threads", "").isdigit() else None
-    return DuckDBDestination(path[1:], memory_limit=options.get("memory_limit"), threads=threads)
+    return DuckDBDestination(path, memory_limit=options.get("memory_limit"), threads=threads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -17,8 +18,14 @@ MiB = 1024 * 1024
 SLOT_TIMEOUT = timedelta(seconds=90)
 
 
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*")
+
+
 def _seconds(value: object) -> object:
-    """A bare number, also as the text that the environment gives, is seconds."""
+    """A bare number, also as the text that the environment gives, is seconds; else as people write it: 10s, 5m."""
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
     try:
         return timedelta(seconds=float(value))  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -89,6 +96,10 @@ class CopySettings(BaseSettings):
     """How long nothing may come from the source before it is asked, on another connection, what it does. One that works
     or waits for a lock is waited for; one that waits for us has been sent nothing we got, and the table starts again.
     Longer than the pauses of a busy server and a short failure of a network, shorter than anyone's patience."""
+
+    every: Seconds | None = Field(None, ge=timedelta(0))
+    """How often changes are taken into the destination. Default: the destination's own, which for one that is read by
+    others while it is written is as often as it can be, and for a lake, where every batch makes files, 10 seconds."""
 
     busy_timeout: Seconds = timedelta(seconds=60)
     """How long to wait for a destination that another program holds."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
-from walrelay.config.settings import CopySettings
+from walrelay.config.settings import CopySettings, MiB
 from walrelay.decode.base import ARROW, Target
 from walrelay.errors import DestinationError, NotDurableError
 from walrelay.model.lsn import Lsn
@@ -47,6 +48,19 @@ class Identity:
 
     id: str
     place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How much a destination wants to be given at a time, and how often."""
+
+    every: timedelta = timedelta(0)
+    """Between two batches; 0 is as soon as there is something."""
+    bytes: int = 64 * MiB
+    """Of data files in one batch; a backlog comes in several. Nothing is seen of a batch, and nobody else is let in,
+    until it is through."""
+    piece_bytes: int = 8 * MiB
+    """The same for a copied table that catches up, for which the others wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +129,7 @@ class Destination(Protocol):
     takes_events: bool
     """Whether `write_events` does something: whether it can be kept current."""
     spark_needs: SparkNeeds
+    batching: Batching
     materializes: bool
     """Whether it holds tables that mirror the source, so that one it has lost must be copied again."""
 
@@ -149,6 +164,7 @@ class SimpleDestination:
     takes_events = False
     materializes = False
     spark_needs = SparkNeeds()
+    batching = Batching()
 
     def startup(self, context: DestinationContext) -> None:
         pass

@@ -33,9 +33,6 @@ from walrelay.workers.event_writer import EventWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BATCH_BYTES = 64 * 1024 * 1024
-"""Of data files in one write to the destination; a backlog comes in several. A larger one would be a little faster, but
-nothing is seen of it, and nobody else is let in, until it is through."""
 FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=0.2), timedelta(seconds=30)
 
 
@@ -57,6 +54,7 @@ class ApplyWorker:
         stopping: threading.Event,
         is_paused: Callable[[], bool],
         notify: Callable[[str], None],
+        every: timedelta = timedelta(0),
     ) -> None:
         self.log = log
         self._address = address
@@ -70,6 +68,9 @@ class ApplyWorker:
         self._stopping = stopping
         self._is_paused = is_paused
         self._notify = notify
+        self._every = every.total_seconds()
+        self._due_at = 0.0
+        """By the monotonic clock: before that nothing is taken."""
         self._positions = ReaderPositions(log.storage)
         self._lock = threading.Lock() if board is None else board.writing
         self.rows = 0
@@ -79,16 +80,26 @@ class ApplyWorker:
         """Every table that takes part has everything up to here."""
 
     def take(self, to: Lsn) -> None:
-        """A batch of Spark's: everything up to `to`. Nothing while paused; whoever ends the pause offers it again."""
+        """A batch of Spark's: everything up to `to`. Nothing while paused; whoever ends the pause offers it again. Nor
+        before the next batch is due: `tick` takes it then."""
         with self._lock:
-            for end in cuts(self.log, self.position, to, BATCH_BYTES):
+            if time.monotonic() < self._due_at:
+                return
+            self._due_at = time.monotonic() + self._every
+            for end in cuts(self.log, self.position, to, self._destination.batching.bytes):
                 if self._stopping.is_set() or self._is_paused():
                     return
                 self._apply(end)
                 self._boundary()
 
+    def hurry(self) -> None:
+        """Somebody waits: take what comes as it comes."""
+        self._every = 0.0
+
     def tick(self) -> None:
-        """The boundary between two batches, also when no batch comes."""
+        """The boundary between two batches, also when no batch comes; and the batch that has become due."""
+        if self._every and time.monotonic() >= self._due_at and (end := self.log.end()) > self.position:
+            self.take(end)
         if self._lock.acquire(blocking=False):
             try:
                 self._boundary()

@@ -49,11 +49,13 @@ class CatchUps:
         log: LogReader,
         batch: Callable[..., EventBatch],
         stopping: threading.Event,
+        piece_bytes: int | None = None,
     ) -> None:
         self._send = send
         self._log = log
         self._batch = batch
         self._stopping = stopping
+        self._piece_bytes = piece_bytes or PIECE_BYTES
         self._pending: list[_Request] = []
         self._arriving = threading.Lock()
         self._writing = Turns()
@@ -107,7 +109,7 @@ class CatchUps:
         tables = {one.table for one in together}
         target, since = max(one.target for one in together), min(one.since for one in together)
         # They go together, the one that has the longest way ahead.
-        after, piece = min(one.after for one in together), PIECE_BYTES
+        after, piece = min(one.after for one in together), self._piece_bytes
         while True:
             for end in self._ends(after, since, max(self._log.end(), target), tables, piece):
                 if self._stopping.is_set():

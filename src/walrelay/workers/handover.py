@@ -30,7 +30,9 @@ class Handovers:
         self._board = board
         self._nudger = nudger
         self._position = position
-        self._catch_ups = CatchUps(writer.write, parts.log, parts.batch, parts.stopping)
+        self._catch_ups = CatchUps(
+            writer.write, parts.log, parts.batch, parts.stopping, parts.destination.batching.piece_bytes
+        )
 
     def begin(self, table: TableId) -> None:
         """Its copy begins: what comes into the log from here on is kept for it."""

@@ -77,6 +77,7 @@ class LiveRun:
             stopping=parts.stopping,
             is_paused=lambda: self._desk.is_paused,
             notify=parts.listener.notice,
+            every=parts.settings.every if parts.settings.every is not None else parts.destination.batching.every,
         )
         self._jobs: SyncJobs | None = None
         if self._tables is not None:
@@ -109,6 +110,8 @@ class LiveRun:
             settle=SETTLE_SECONDS if target is None else LONG_SETTLE_SECONDS,
         )
         try:
+            if target is not None:
+                self._worker.hurry()
             # Spark takes seconds to start a query; copies need not wait for it.
             self._tick()
             query.start()

@@ -26,6 +26,7 @@ from walrelay.destinations.delta.needs import NEEDS
 from walrelay.destinations.delta.shape import fresh
 from walrelay.destinations.delta.table import DeltaTable, create, deltalake_module
 from walrelay.destinations.delta.tables import Tables, metadata, note
+from walrelay.destinations.lake.batching import LAKE_BATCHING
 from walrelay.destinations.lake.failures import naming
 from walrelay.destinations.lake.identity import lake_id
 from walrelay.destinations.lake.names import refuse_twin_columns
@@ -55,6 +56,7 @@ class DeltaDestination(SimpleDestination):
     takes_events = True
     materializes = True
     spark_needs = NEEDS
+    batching = LAKE_BATCHING
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
