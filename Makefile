@@ -18,7 +18,7 @@ LOCK := pip compile --quiet --universal --generate-hashes --python-version 3.11 
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-unit test-spark43 lint format bench fuzz kills soak shapes worlds mischief lock clean jdk
+.PHONY: help env demo test test-unit test-spark43 lint format bench fuzz kills lakes soak shapes worlds mischief lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -126,6 +126,9 @@ REPEATED := tests/faults tests/e2e/test_demo.py tests/spark/test_cluster.py test
 
 kills: jdk env ## kill drivers, workers, capture and demos at every place, with every seed (make test does some)
 	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest $(REPEATED) $(ARGS)
+
+lakes: jdk env ## run the whole contract of destinations on lakes (make test runs a part)
+	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest tests/lake $(ARGS)
 
 soak: jdk env ## kill pipelines at 30 random moments and compare
 	$(BIN)/python -m benchmarks soak $(ARGS)

@@ -5,18 +5,35 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from walrelay.destinations.delta.needs import NEEDS as DELTA
-from walrelay.spark.needs import EXTENSIONS, settings_for
-from walrelay.spark.session import LOCAL_SETTINGS, running_session, spark_session, stop_session
+from tests.repetitions import ALL_KILLS
+from tests.session_kit import JAVA_OPTIONS, session_with
+from walrelay.destinations.delta.needs import NEEDS
+from walrelay.spark.needs import settings_for
+from walrelay.spark.session import LOCAL_SETTINGS
 
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+IN_SHORT = {"keys that move", "values that are not sent again", "equal rows without a key", "truncates"}
+"""Of the contract's stories: a statement on a lake takes a second, so that the others are for `make lakes`."""
 
 
 @pytest.fixture(scope="module")
 def lake_spark() -> SparkSession:
-    """Another session that runs in this process is stopped: Spark takes packages only when it starts. With the quick
-    compiler: tables here are small, and what the slow one would save is never earned."""
-    running = running_session()
-    if running is not None and DELTA.extensions[0] not in (running.conf.get(EXTENSIONS, "") or ""):
-        stop_session()
-    return spark_session(settings=settings_for(DELTA, {JAVA_OPTIONS: LOCAL_SETTINGS[JAVA_OPTIONS]}))
+    """With the quick compiler: tables here are small, and what the slow one would save is never earned."""
+    return session_with(settings_for(NEEDS, {JAVA_OPTIONS: LOCAL_SETTINGS[JAVA_OPTIONS]}))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if ALL_KILLS:
+        return
+    chosen = [item for item in items if _is_short(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
+
+
+def _is_short(item: pytest.Item) -> bool:
+    if "tests/lake" not in item.nodeid:
+        return True
+    given = getattr(item, "callspec", None)
+    story, cut = (None, None) if given is None else (given.params.get("story"), given.params.get("cut"))
+    if story is None:
+        return True
+    return story in IN_SHORT and cut == "in one batch" if cut is not None else story == "keys that change places"

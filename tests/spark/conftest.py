@@ -8,18 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.session_kit import session_with
 from tests.spark.capture_forks import CaptureForks
 from tests.spark.live_kit import Live
 from walrelay.capture import process as capture_process
-from walrelay.spark.session import spark_session
 from walrelay.workers import live as live_module
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session()
-    yield session
-    session.stop()
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    return session_with({})
 
 
 @pytest.fixture(scope="session")

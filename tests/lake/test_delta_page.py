@@ -1,0 +1,33 @@
+"""What the page about Delta shows works as it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.e2e.test_readme import blocks, commands, run_command, run_python
+from walrelay.spark.session import stop_session
+
+PAGE = "docs/destinations/delta.md"
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_the_page_about_delta_works_as_it_stands(database: str, tmp_path: Path) -> None:
+    stop_session()  # the commands have their own
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY); CREATE PUBLICATION shop FOR TABLE orders")
+        connection.execute("INSERT INTO orders VALUES (1), (2)")
+        copied, read = blocks("python", PAGE)
+        (command,) = commands(PAGE)
+        run_command(command, database, tmp_path)
+        assert run_python(read, database, tmp_path) == ["2"]
+        connection.execute("INSERT INTO orders VALUES (3)")
+        run_command(command, database, tmp_path)
+        assert run_python(read, database, tmp_path) == ["3"]
+        connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+        (tmp_path / "elsewhere").mkdir()
+        run_python(copied, database, tmp_path / "elsewhere")
+        assert run_python(read, database, tmp_path / "elsewhere") == ["3"]
+        connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")

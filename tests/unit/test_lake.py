@@ -1,0 +1,80 @@
+"""Names, needs and progress of lakes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from walrelay.cli.destinations import destination_from_url
+from walrelay.config.settings import copy_settings
+from walrelay.destinations.base import SparkNeeds
+from walrelay.destinations.lake.names import directory_name, refuse_twin_columns
+from walrelay.destinations.lake.progress_file import ProgressFile
+from walrelay.errors import ConfigError, NameClashError
+from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableName
+from walrelay.model.schema import Column, PgType, TableSchema
+from walrelay.spark.needs import settings_for
+
+
+@pytest.mark.parametrize(
+    ("name", "directory"),
+    [
+        ("orders", "orders"),
+        ("Größe 2.0", "Größe 2.0"),
+        ("_hidden", "~5Fhidden"),
+        (".dot", "~2Edot"),
+        ("a/b", "a~2Fb"),
+        ("100%", "100~25"),
+        ("a~2Fb", "a~7E2Fb"),
+    ],
+)
+def test_a_name_becomes_a_directory_that_no_other_name_becomes(name: str, directory: str) -> None:
+    assert directory_name(name) == directory
+
+
+def test_columns_that_spark_cannot_tell_apart_are_refused() -> None:
+    text = PgType(25, "text")
+    schema = TableSchema(1, TableName("public", "t"), (Column("Id", text), Column("id", text)))
+    with pytest.raises(NameClashError, match="Id, id"):
+        refuse_twin_columns(schema)
+
+
+def test_a_line_of_progress_counts_while_the_table_says_what_it_said(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    ProgressFile(path).record({7: Lsn(100), 8: Lsn(0)}, Lsn(200))
+    again = ProgressFile(path)
+    assert again.reached(7, Lsn(100)) == Lsn(200)
+    assert again.reached(7, Lsn(90)) == Lsn(90), "an older table was put in its place"
+    assert again.reached(8, Lsn(0)) == Lsn(200), "only a copy is in it, and nothing has changed since"
+    assert again.reached(9, Lsn(0)) is None
+    again.forget(8)
+    assert ProgressFile(path).reached(8, Lsn(0)) is None
+
+
+def test_needs_join_what_the_user_has_set() -> None:
+    needs = SparkNeeds(packages=("a:b:1",), extensions=("x.Y",), settings={"k": "theirs"})
+    made = settings_for(needs, {"spark.jars.packages": "c:d:2", "k": "mine"})
+    assert made["spark.jars.packages"] == "c:d:2,a:b:1"
+    assert made["spark.sql.extensions"] == "x.Y"
+    assert made["k"] == "mine"
+    assert settings_for(SparkNeeds(), {"k": "v"}) == {"k": "v"}
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("10s", 10), ("1.5m", 90), ("250ms", 0.25), ("3", 3)])
+def test_a_time_may_be_written_as_people_do(given: str, seconds: float) -> None:
+    assert copy_settings(every=given).every == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("wrong", ["ten", "-1s", "10 parsecs"])
+def test_a_time_that_is_none_is_named(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="every"):
+        copy_settings(every=wrong)
+
+
+def test_a_lake_is_a_path() -> None:
+    assert destination_from_url("delta:////data/lake").path == Path("/data/lake")  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="path"):
+        destination_from_url("delta://host/lake")
