@@ -46,7 +46,8 @@ def test_a_line_of_progress_counts_while_the_table_says_what_it_said(tmp_path: P
     path = tmp_path / "progress.json"
     ProgressFile(path).record({7: Lsn(100), 8: Lsn(0)}, Lsn(200))
     again = ProgressFile(path)
-    assert again.reached(7, Lsn(100)) == Lsn(200)
+    again.record({7: Lsn(100)}, Lsn(150))
+    assert again.reached(7, Lsn(100)) == Lsn(200), "an older batch takes nothing back"
     assert again.reached(7, Lsn(90)) == Lsn(90), "an older table was put in its place"
     assert again.reached(8, Lsn(0)) == Lsn(200), "only a copy is in it, and nothing has changed since"
     assert again.reached(9, Lsn(0)) is None
