@@ -30,7 +30,7 @@ class ProgressFile:
         return Lsn(max(own, to) if said == own else own) or None
 
     def record(self, own: Mapping[TableId, Lsn], to: Lsn) -> None:
-        """These tables say what `own` has for them, and hold everything up to `to`. An older batch takes nothing back."""
+        """These tables say what `own` has for them, and hold all up to `to`. An older batch takes nothing back."""
         further = {table: said for table, said in own.items() if (self.reached(table, said) or Lsn(0)) < to}
         self._lines.update({table: (int(said), int(to)) for table, said in further.items()})
         if further:
