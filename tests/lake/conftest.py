@@ -12,8 +12,8 @@ from walrelay.spark.needs import settings_for
 from walrelay.spark.session import LOCAL_SETTINGS
 
 IN_SHORT = {"keys that move", "values that are not sent again"}
-"""Of the contract's stories: a statement on a lake takes a second, so that the others are for `make lakes`; some are also
-in the pipelines that run into lakes."""
+"""Of the contract's stories: a statement on a lake takes a second, so that the others are for `make lakes`; some are
+also in the pipelines that run into lakes."""
 IN_LONG = ("test_no_rows_still_make_a_table", "test_tables_are_copied_side_by_side")
 
 

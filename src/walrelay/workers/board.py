@@ -101,6 +101,13 @@ class TableBoard:
         with self._lock:
             self.positions = {**self.positions, table: lsn}
 
+    @contextmanager
+    def standing(self, table: TableId, phase: TableReplicationPhase) -> Iterator[bool]:
+        """Whether the table is still in this phase, and nobody has it; if so, it stays there meanwhile. For whoever has
+        seen it there, and has done something since that took time."""
+        with self._lock:
+            yield self.phase(table) == phase and table not in self.positions
+
     def begin_copy(self, table: TableId, since: Lsn) -> None:
         """Its copy begins; the log keeps what comes from `since` on."""
         with self._lock:

@@ -100,14 +100,20 @@ class Discovery:
                 )
             found.append((table, phase, own, position))
         for table, phase, own, position in found:
-            if own is None and parts.destination.materializes:
-                self._copy_anew(table, f"the destination has lost {board.names[table]}; it is copied again")
-            elif position is None or not self._reaches(position):
-                self._out_of_reach(table, position)
-            elif isinstance(phase, Ready):
-                board.place(table, max(position, parts.log.start()))
-            elif position != phase.lsn:
-                board.set(table, SyncDone(max(position, parts.log.start())))
+            with board.standing(table, phase) as is_there:
+                if is_there:  # else the apply worker, or a copy that was through, has moved it on
+                    self._place(table, phase, own, position)
+
+    def _place(self, table: TableId, phase: Ready | SyncDone, own: Lsn | None, position: Lsn | None) -> None:
+        parts, board = self._parts, self._board
+        if own is None and parts.destination.materializes:
+            self._copy_anew(table, f"the destination has lost {board.names[table]}; it is copied again")
+        elif position is None or not self._reaches(position):
+            self._out_of_reach(table, position)
+        elif isinstance(phase, Ready):
+            board.place(table, max(position, parts.log.start()))
+        elif position != phase.lsn:
+            board.set(table, SyncDone(max(position, parts.log.start())))
 
     def _reaches(self, position: Lsn) -> bool:
         """Whether the log has all that a table at this position lacks."""
