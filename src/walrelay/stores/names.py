@@ -22,3 +22,8 @@ def unique_name(store: PipelineStore, pipeline_id: str) -> str:
         name = f"{pipeline_id}-{uuid.uuid4().hex[:8]}"
         store.store_fact(WHOLE_PIPELINE, _FACT, name)
     return name
+
+
+def plain_name(pipeline: str) -> str:
+    """What people call the pipeline: its name without what makes it unlike others."""
+    return pipeline.rpartition("-")[0] or pipeline

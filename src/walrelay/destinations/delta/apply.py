@@ -51,6 +51,9 @@ class TableApplication:
     def take(self, storage: Storage, part: TableEvents, holding: Holding) -> Taken:
         """What is new of the changes."""
         held = self._tables.held(part.schema.id)
+        if held is not None:
+            held = self._tables.reread(part.schema.id)
+            self._tables.refuse_stranger(part.schema, copying=False)
         applied = Lsn(held.facts.applied or 0) if held is not None else Lsn(0)
         if applied >= part.to:
             return Taken()

@@ -144,6 +144,7 @@ class _Started:
     def forget(self, schema: TableSchema) -> None:
         refuse_twin_columns(schema)
         self._tables.place(schema)
+        self._tables.refuse_stranger(schema, copying=True)
         self._progress.forget(schema.id)
         held = self._tables.held(schema.id)
         if held is not None and held.facts.applied:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from walrelay.changes.shapes import HeldColumn, Wanted, held_columns, is_wider, match_held
-from walrelay.changes.spark_dialect import DIALECT, columns_ddl
+from walrelay.changes.spark_dialect import DIALECT, SPARK
+from walrelay.decode.table import arrow_schema
 from walrelay.model.schema import TableSchema
 
 if TYPE_CHECKING:
@@ -82,12 +83,17 @@ def widened(schema: TableSchema, facts: DeltaFacts) -> Iterator[Wanted]:
 
 def spark_fields(schema: TableSchema) -> Mapping[str, Field]:
     """The columns as Spark describes them."""
-    from pyspark.sql.types import StructType
+    from pyspark.sql.pandas.types import from_arrow_type
 
-    if not schema.columns:
-        return {}
-    described: Any = StructType.fromDDL(columns_ddl(schema.columns)).jsonValue()
-    return {one["name"]: one for one in described["fields"]}
+    return {
+        one.name: {
+            "name": one.name,
+            "type": from_arrow_type(one.type, prefer_timestamp_ntz=True).jsonValue(),
+            "nullable": True,
+            "metadata": {},
+        }
+        for one in arrow_schema(schema, SPARK)
+    }
 
 
 def _field(described: Field, column: HeldColumn, ids: _Ids, physical: str) -> Field:

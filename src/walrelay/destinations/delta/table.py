@@ -23,14 +23,6 @@ _PACKAGE = "org.apache.spark.sql.delta"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _LOG = "_delta_log"
 _FIRST = f"{0:020}.json"
-_MAPPED = {"minReaderVersion": 2, "minWriterVersion": 5}
-_MAPPED_WITH_LOCAL_TIME = {
-    "minReaderVersion": 3,
-    "minWriterVersion": 7,
-    "readerFeatures": ["columnMapping", "timestampNtz"],
-    "writerFeatures": ["columnMapping", "timestampNtz", "appendOnly", "invariants"],
-}
-"""What a reader must know: that columns have other names in the files, and, where there are some, local timestamps."""
 Action = Mapping[str, Any]
 
 
@@ -79,9 +71,7 @@ def deltalake_module() -> Any:
 
 def create(path: Path, metadata: Action, actions: Iterable[Action]) -> None:
     """A table's first commit. Raises FileExistsError where there is a table."""
-    has_local_time = '"timestamp_ntz"' in metadata["schemaString"]
-    protocol = _MAPPED_WITH_LOCAL_TIME if has_local_time else _MAPPED
-    lines = [{"protocol": protocol}, {"metaData": metadata}, *actions]
+    lines = [{"protocol": _protocol(metadata)}, {"metaData": metadata}, *actions]
     log = path / _LOG
     log.mkdir(parents=True, exist_ok=True)
     body = "\n".join(json.dumps(line) for line in lines) + "\n"
@@ -95,6 +85,15 @@ def create(path: Path, metadata: Action, actions: Iterable[Action]) -> None:
     finally:
         new.unlink(missing_ok=True)
     _sync(log)
+
+
+def _protocol(metadata: Action) -> dict[str, Any]:
+    """What a reader must know: that columns may have other names in the files, and, where there are some, local
+    timestamps. By name and not by number: some readers take the older form, a number, and then look for the columns
+    under the names that they have now."""
+    features = ["columnMapping", *(["timestampNtz"] if '"timestamp_ntz"' in metadata["schemaString"] else [])]
+    writing = [*features, "appendOnly", "invariants"]
+    return {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": writing}
 
 
 def _sync(directory: Path) -> None:

@@ -16,10 +16,11 @@ from uuid import uuid4
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.delta.table import DeltaFacts, read_facts
 from walrelay.destinations.lake.names import table_directory
-from walrelay.errors import NameClashError, OtherSourceError
+from walrelay.errors import NameClashError, OtherPipelineError, OtherSourceError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.schema import TableSchema
+from walrelay.stores.names import plain_name
 
 TABLE, SOURCE, PIPELINE, KEY = "walrelay.table", "walrelay.source", "walrelay.pipeline", "walrelay.key"
 COPIED, SHAPE_LSN, SHAPE_VERSION = "walrelay.copied_lsn", "walrelay.shape_lsn", "walrelay.shape_version"
@@ -53,6 +54,7 @@ class Tables:
         self._root = root
         self._source_id = context.source_id or ""
         self._source_name = context.source_name
+        self._context = context
         self._pipeline = context.pipeline_name or context.pipeline_id
         self._held: dict[TableId, Held] = {}
         for log in sorted(root.glob("*/*/_delta_log")):
@@ -68,8 +70,26 @@ class Tables:
     def held(self, table: TableId) -> Held | None:
         return self._held.get(table)
 
+    def refuse_stranger(self, schema: TableSchema, *, copying: bool) -> None:
+        """Raise when another pipeline keeps the table current. One that begins anew, under the same id, takes over the
+        tables that it copies."""
+        held, context = self._held.get(schema.id), self._context
+        keeper = "" if held is None else held.facts.properties.get(PIPELINE, "")
+        if not keeper or keeper == context.pipeline_name:
+            return
+        if copying and context.mode == "both" and plain_name(keeper) == context.pipeline_id:
+            context.notify(f"{schema.name} was kept current by the pipeline {keeper}; this one takes it over")
+            return
+        this = f"the pipeline {context.pipeline_name}" if context.pipeline_name else "a copy without changes"
+        raise OtherPipelineError(
+            f"{schema.name} in {self._root} is kept current by the pipeline {keeper}; this is {this}",
+            hint=f"Run that pipeline, or choose another directory; or take its tables over with --id"
+            f" {plain_name(keeper)} and a --state directory that is empty.",
+            context={"table": str(schema.name)},
+        )
+
     def reread(self, table: TableId) -> Held:
-        """After a commit."""
+        """After a commit, or before one: somebody else may have made one."""
         found = self._read(table, self._held[table].path)
         assert found is not None, "it was there a moment ago"
         return found
@@ -136,7 +156,7 @@ class Tables:
         return {
             TABLE: str(schema.id),
             SOURCE: self._source_id,
-            PIPELINE: self._pipeline,
+            PIPELINE: self._context.pipeline_name or "",
             KEY: json.dumps(schema.primary_key),
             SHAPE_LSN: str(place[0]),
             SHAPE_VERSION: str(place[1]),

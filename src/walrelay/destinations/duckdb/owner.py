@@ -27,6 +27,7 @@ from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import Ready, SyncDone
 from walrelay.model.progress import Apply
 from walrelay.stores.file_lock import FileLock, HeldError
+from walrelay.stores.names import plain_name
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
 
 def writer_of(context: DestinationContext) -> Writer:
     return Writer(context.source_id, context.source_name, context.pipeline_name, context.names)
-
-
-def plain_name(pipeline: str) -> str:
-    """What people call the pipeline: its name without what makes it unlike others."""
-    return pipeline.rpartition("-")[0] or pipeline
 
 
 def write_lock(path: Path, context: DestinationContext) -> FileLock:
