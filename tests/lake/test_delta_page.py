@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.e2e.test_readme import blocks, commands, run_command, run_python
 from walrelay.spark.session import stop_session
@@ -14,7 +15,7 @@ PAGE = "docs/destinations/delta.md"
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_the_page_about_delta_works_as_it_stands(database: str, tmp_path: Path) -> None:
+def test_the_page_about_delta_works_as_it_stands(database: str, tmp_path: Path, lake_spark: SparkSession) -> None:
     stop_session()  # the commands have their own
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY); CREATE PUBLICATION shop FOR TABLE orders")
