@@ -87,6 +87,8 @@ class FaultyDestination:
         self.lands_files = inner.lands_files
         self.takes_events = inner.takes_events
         self.materializes = inner.materializes
+        self.spark_needs = inner.spark_needs
+        self.batching = inner.batching
         self.calls: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self._faults: list[_Fault] = []
