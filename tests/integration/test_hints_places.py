@@ -108,7 +108,7 @@ def test_destinations_of_an_unknown_kind() -> None:
     with refused("config.unknown_destination") as told:
         destination_from_url("ftp://x")
     urls = re.findall(r"\w+:[\w/.]*\w|\w+:", told.hint)
-    assert len(urls) == 4
+    assert len(urls) == 5
     for url in urls:
         destination_from_url(url)
 
