@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.histories import TABLES, SmallLog, write_history
+from tests.repetitions import some
 from walrelay.changes import collapse
 from walrelay.changes.batch import EventBatch, TableEvents
 from walrelay.changes.frame_latest import latest, net
@@ -66,11 +67,11 @@ def renamed(row: Any, now: dict[str, str], part: TableEvents) -> Any:
 def test_random_histories_collapse_to_what_the_model_says(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     rng = random.Random(f"{kind} as frames")
     log = SmallLog(tmp_path / "log")
-    states = write_history(kind, rng, log, rounds=24)
+    states = write_history(kind, rng, log, rounds=some(24, 60))
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     ends = [log.start, *states]
-    cuts = sorted({0, len(ends) - 1, *(rng.randrange(len(ends)) for _ in range(2))})
+    cuts = sorted({0, len(ends) - 1, *(rng.randrange(len(ends)) for _ in range(some(1, 6)))})
     for low, high in pairwise(cuts):
         batch = log.batch(ends[low], ends[high])
         for part in batch.tables():
