@@ -21,8 +21,14 @@ def test_the_page_about_delta_works_as_it_stands(database: str, tmp_path: Path, 
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY); CREATE PUBLICATION shop FOR TABLE orders")
         connection.execute("INSERT INTO orders VALUES (1), (2)")
         pipeline, read = blocks("python", PAGE)
-        compile(pipeline, PAGE, "exec")  # what it does is in test_delta_pipeline.py
         (command,) = commands(PAGE)
         run_command(command, database, tmp_path)
         assert run_python(read, database, tmp_path) == ["2"]
+        # What was made is dropped at the source and made anew: it comes again under its name.
+        connection.execute("DROP TABLE orders; CREATE TABLE orders (id int PRIMARY KEY, more text)")
+        connection.execute("ALTER PUBLICATION shop ADD TABLE orders; INSERT INTO orders VALUES (3, 'x')")
+        connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+        (tmp_path / "walrelay-state").rename(tmp_path / "earlier")
+        run_python(pipeline, database, tmp_path)
+        assert run_python(read, database, tmp_path) == ["1"]
         connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")

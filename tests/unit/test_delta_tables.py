@@ -98,6 +98,17 @@ def test_tables_that_exchange_their_names_are_moved(tmp_path: Path) -> None:
     assert [again.held(table).path.name for table in (1, 2)] == ["b", "a"]  # type: ignore[union-attr]
 
 
+def test_a_table_made_anew_under_a_name_gets_the_place_of_the_one_that_was_dropped(tmp_path: Path) -> None:
+    made(Tables(tmp_path, context()), orders("a", 1))
+    unknown, gone = Tables(tmp_path, context()), Tables(tmp_path, context(names=lambda _: {}))
+    gone.follow_name(orders("a", 2))
+    taken = gone.held(2)
+    assert taken is not None and taken.path.name == "a" and taken.facts.applied is None and gone.held(1) is None
+    # Where nobody can say whether the other is gone, nothing of it is lost.
+    unknown.follow_name(orders("a", 2))
+    assert unknown.held(2) is None and unknown.held(1).path.name == "a 1"  # type: ignore[union-attr]
+
+
 def test_columns_that_stay_keep_their_place_in_the_files(tmp_path: Path) -> None:
     facts = made(Tables(tmp_path, context()), orders()).facts
     columns = (Column("id", INT4, attnum=1), Column("pair", TEXT, attnum=4), Column("twin", PAIR, attnum=3))

@@ -115,6 +115,10 @@ class TableApplication:
     def _create(self, version: SchemaVersion) -> Held:
         """A table that changes alone make."""
         schema = version.schema
+        for moved in self._tables.follow_name(schema):
+            DeltaTable(self._spark, moved).forget()
+        if (left := self._tables.held(schema.id)) is not None:
+            raise CopyAgainError(f"{left.path} holds what a table that was dropped has left")
         path = self._tables.place(schema)
         fields, mapping = fresh(schema, None)
         marks = self._tables.marks(schema, (version.from_lsn, version.version), None)

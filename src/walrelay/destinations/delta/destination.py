@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,8 +99,8 @@ class DeltaDestination(SimpleDestination):
     def write_events(self, batch: EventBatch) -> WriteResult:
         """Each table's changes with the position reached, in one commit a table; several tables side by side."""
         run, parts = self._run, batch.tables()
-        work: list[Callable[[], Taken]] = [lambda part=part: run.take(batch, part) for part in parts]  # type: ignore[misc]
-        work += [lambda shown=shown: run.show(shown) for shown in batch.shapes]  # type: ignore[misc]
+        work: list[Callable[[], Taken]] = [partial(run.take, batch, part) for part in parts]
+        work += [partial(run.show, shown) for shown in batch.shapes]
         done = _side_by_side(work)
         run.reached(batch)
         treated = {part.schema.id: one.treated for part, one in zip(parts, done, strict=False) if one.treated}
@@ -161,6 +162,7 @@ class _Started:
         with self._writing(schema, "copying") as spark:
             for path in self._tables.follow_name(schema):
                 DeltaTable(spark, path).forget()
+            self._tables.refuse_stranger(schema, copying=True)
             held, path = self._tables.held(schema.id), self._tables.place(schema)
             path.mkdir(parents=True, exist_ok=True)
             fields, mapping = fresh(schema, held.facts if held else None)

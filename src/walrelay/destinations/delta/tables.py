@@ -136,20 +136,29 @@ class Tables:
     def follow_name(self, schema: TableSchema) -> list[Path]:
         """Move the table to where its name says; the paths at which something else stands now."""
         held, wanted = self._held.get(schema.id), self.place(schema)
+        moved = self._make_room(schema, wanted)
         if held is None or held.path == wanted:
-            return []
-        moved = [held.path, wanted]
-        other = next((table for table, one in self._held.items() if one.path == wanted), None)
-        if other is not None:
-            # It has lost its name to this one, and gets its own when the log tells.
-            aside = table_directory(self._root, TableName(schema.name.schema, f"{schema.name.name} {other}"))
-            wanted.replace(aside)
-            self._held[other] = replace(self._held[other], path=aside)
-            moved.append(aside)
+            return moved
         wanted.parent.mkdir(parents=True, exist_ok=True)
         held.path.replace(wanted)
         self._held[schema.id] = replace(held, path=wanted)
-        return moved
+        return [held.path, wanted, *moved]
+
+    def _make_room(self, schema: TableSchema, wanted: Path) -> list[Path]:
+        """Free the place from another table of ours. One that the source has dropped leaves its place to a new table of
+        the name; one that has lost its name to this one gets its own when the log tells, and waits aside."""
+        other = next((table for table, one in self._held.items() if one.path == wanted), None)
+        if other is None or other == schema.id:
+            return []
+        names = self._context.names([other])
+        if names is not None and other not in names and schema.id not in self._held:
+            left = self._held.pop(other)
+            self._held[schema.id] = replace(left, facts=replace(left.facts, applied=None))
+            return []
+        aside = table_directory(self._root, TableName(schema.name.schema, f"{schema.name.name} {other}"))
+        wanted.replace(aside)
+        self._held[other] = replace(self._held[other], path=aside)
+        return [wanted, aside]
 
     def marks(self, schema: TableSchema, place: tuple[Lsn, int], copied: Lsn | None) -> dict[str, str]:
         """Properties for a table with this shape."""
