@@ -159,7 +159,8 @@ def _latency(
     with console.status(f"{rate} transactions a second for {seconds:.0f} s"):
         thread.start()
         reader = [sys.executable, "-m", "benchmarks.duckdb_reader", str(path), str(seconds)]
-        waits: list[float] = json.loads(subprocess.run(reader, check=True, stdout=subprocess.PIPE).stdout)
+        seen = json.loads(subprocess.run(reader, check=True, stdout=subprocess.PIPE).stdout)
+        waits: list[float] = [wait for _, wait in seen]
         stop.set()
         thread.join()
     late = np.array(waits[len(waits) // 10 :])

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from walrelay.capture.capture import Until
 from walrelay.capture.process import CaptureProcess
+from walrelay.config.choices import Ack
 from walrelay.config.settings import (
     SLOT_TIMEOUT,
-    Ack,
     CaptureSettings,
     CopySettings,
     capture_settings,

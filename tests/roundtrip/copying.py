@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from walrelay.changes.rows import TableRows
-from walrelay.config.settings import MiB, UnknownTypes, copy_settings
+from walrelay.config.choices import UnknownTypes
+from walrelay.config.settings import MiB, copy_settings
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.model.names import TableName

@@ -18,7 +18,7 @@ from psycopg import sql
 from tests.roundtrip.compare import column_type, printed_by_postgres, read_back
 from tests.roundtrip.copying import Copied, copy_table, started
 from tests.roundtrip.values import AS_TEXT, CASES, EXTENSIONS, LAST_STAMP, TYPES, Case, cases_of
-from walrelay.config.settings import UnknownTypes
+from walrelay.config.choices import UnknownTypes
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.duckdb.dialect import DIALECT
 from walrelay.errors import SpecialValueError

@@ -11,7 +11,8 @@ import pytest
 
 from walrelay.capture.writer import LogWriter
 from walrelay.changes.batch import EventBatch, TableRange
-from walrelay.config.settings import OnBadChanges, capture_settings
+from walrelay.config.choices import OnBadChanges
+from walrelay.config.settings import capture_settings
 from walrelay.errors import (
     BadBytesError,
     CopyAgainError,

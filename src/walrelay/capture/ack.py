@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from walrelay.config.settings import Ack
+from walrelay.config.choices import Ack
 from walrelay.model.lsn import Lsn
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
-from rich.console import Console
 
 from walrelay import __version__
 from walrelay.cli.capture import capture_command
@@ -24,6 +23,8 @@ from walrelay.cli.verify import verify_command
 from walrelay.errors import ConfigError, WalrelayError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from walrelay.pipeline import Mode
 
 app = typer.Typer(
@@ -253,23 +254,29 @@ def _spark_settings(pairs: list[str]) -> dict[str, str]:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run a command. Errors that walrelay can name are printed without a traceback, unless --debug."""
-    console = Console(stderr=True, highlight=False)
     try:
         return app(arguments)
     except WalrelayError as error:
         if _debug:
             raise
-        show_error(console, error)
+        show_error(_error_console(), error)
         sys.exit(1)
     except KeyboardInterrupt:
         if _debug:
             raise
-        console.print("stopped; nothing is half-written")
+        _error_console().print("stopped; nothing is half-written")
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone, e.g. `| head`: there is nobody to tell.
         sys.stderr.close()
         sys.exit(141)
+
+
+def _error_console() -> Console:
+    # Imported when there is something to say in colours: a command that answers in JSON need not wait for it.
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
 
 
 def show_error(console: Console, error: WalrelayError) -> None:

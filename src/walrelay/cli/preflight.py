@@ -6,13 +6,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from walrelay.errors import WalrelayError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from walrelay.control.preflight import Report
 
 
@@ -43,6 +42,8 @@ def preflight_command(
 
 def _ask(url: str, publication: str, mode: PreflightMode) -> Report:
     # Imported when asked for: they load the decoders, and --help need not wait for these.
+    from rich.console import Console
+
     from walrelay.control.preflight import Report, preflight
     from walrelay.postgres.source import PostgresSource
 
@@ -57,15 +58,14 @@ def _ask(url: str, publication: str, mode: PreflightMode) -> Report:
 _LONGEST_REMEDY = 10
 """Lines about one finding: a publication may have hundreds of tables."""
 _UNWRAPPED = 10_000  # in a pipe or a log, a finding is a line
-_MARKS = {
-    "ok": Text("✔", style="green"),
-    "note": Text("·", style="cyan"),
-    "warning": Text("!", style="yellow"),
-    "error": Text("✘", style="red"),
-}
+_MARKS = {"ok": ("✔", "green"), "note": ("·", "cyan"), "warning": ("!", "yellow"), "error": ("✘", "red")}
 
 
 def _show(report: Report, verbose: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _UNWRAPPED
@@ -75,7 +75,7 @@ def _show(report: Report, verbose: bool) -> None:
         line.add_column(width=1)
         line.add_column(width=width)
         line.add_column()
-        line.add_row(_MARKS[finding.severity.value], Text(finding.check), Text(finding.message))
+        line.add_row(Text(*_MARKS[finding.severity.value]), Text(finding.check), Text(finding.message))
         console.print(line)
         remedies = (finding.remedy or "").splitlines()
         shown = remedies if verbose or len(remedies) <= _LONGEST_REMEDY else remedies[: _LONGEST_REMEDY - 1]
@@ -88,6 +88,8 @@ def _show(report: Report, verbose: bool) -> None:
 
 
 def _verdict(report: Report) -> Text:
+    from rich.text import Text
+
     from walrelay.control.preflight import Severity
 
     problems, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)

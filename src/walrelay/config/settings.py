@@ -6,11 +6,12 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import BeforeValidator, Field, PositiveInt, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from walrelay.config.choices import Ack, OnBadChanges, OnSilentChange, UnknownTypes
 from walrelay.errors import ConfigError
 from walrelay.model.special import SpecialValues
 
@@ -33,10 +34,6 @@ def _seconds(value: object) -> object:
 
 
 Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
-UnknownTypes = Literal["bytes", "text"]
-Ack = Literal["log", "destination"]
-OnSilentChange = Literal["copy", "warn", "ignore"]
-OnBadChanges = Literal["copy", "error"]
 S = TypeVar("S", bound=BaseSettings)
 
 

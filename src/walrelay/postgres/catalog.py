@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from walrelay.config.settings import UnknownTypes
+from walrelay.config.choices import UnknownTypes
 from walrelay.decode.registry import is_known
 from walrelay.errors import (
     PublicationEmptyError,

@@ -9,7 +9,7 @@ from typing import Final
 
 from psycopg import sql
 
-from walrelay.config.settings import OnSilentChange
+from walrelay.config.choices import OnSilentChange
 from walrelay.errors import CopyAgainError, RightsError, SourceError, TableMissingError
 from walrelay.log.reader import LogReader
 from walrelay.model.fingerprints import Fingerprint, doubts, is_same, same_columns

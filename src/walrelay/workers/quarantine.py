@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from walrelay.changes.batch import EventBatch, TableRange
-from walrelay.config.settings import OnBadChanges
+from walrelay.config.choices import OnBadChanges
 from walrelay.errors import CopyAgainError, SpecialKeyError, SpecialValueError, UndecodedChangesError, WalrelayError
 from walrelay.log.manifest import Entry
 from walrelay.log.quarantine import QuarantinedChange, quarantine_files, read_quarantine

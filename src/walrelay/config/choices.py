@@ -1,0 +1,11 @@
+"""The words a user may choose from, apart from the settings: a command that only answers has no use for what reads
+settings, which takes a fifth of a second to load."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+UnknownTypes = Literal["bytes", "text"]
+Ack = Literal["log", "destination"]
+OnSilentChange = Literal["copy", "warn", "ignore"]
+OnBadChanges = Literal["copy", "error"]
