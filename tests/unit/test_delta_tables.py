@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from walrelay.config.settings import copy_settings
 from walrelay.destinations.base import DestinationContext
-from walrelay.destinations.delta.shape import altered, fresh, held_of
-from walrelay.destinations.delta.table import create
-from walrelay.destinations.delta.tables import Held, Tables, metadata
+from walrelay.destinations.delta.actions import metadata, transaction
+from walrelay.destinations.delta.format import DeltaFormat
+from walrelay.destinations.delta.shape import altered, fresh
+from walrelay.destinations.delta.table import DeltaFacts, create
+from walrelay.destinations.lake.format import Held, Place
+from walrelay.destinations.lake.tables import Tables
 from walrelay.errors import NameClashError, OtherPipelineError, OtherSourceError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column, PgType, TableSchema, TypeField
 
+NO_SPARK: Any = None
 INT4, TEXT, STAMP = PgType(23, "int4"), PgType(25, "text"), PgType(1114, "timestamp")
 PAIR = PgType(9, "pair", kind="composite", fields=(TypeField("a", INT4), TypeField("b", TEXT)))
 COLUMNS = (Column("id", INT4, attnum=1), Column("a, b", TEXT, attnum=2), Column("pair", PAIR, attnum=3))
@@ -35,20 +41,32 @@ def context(**other: object) -> DestinationContext:
     return replace(made, **other)  # type: ignore[arg-type]
 
 
-def made(tables: Tables, schema: TableSchema) -> Held:
-    path = tables.place(schema)
+class WithoutSpark(DeltaFormat):
+    """Spark need not be told of what is moved here: there is none."""
+
+    def _told(self, spark: SparkSession, path: Path) -> None:
+        pass
+
+
+def of(root: Path, **other: object) -> Tables:
+    return Tables(str(root), WithoutSpark(root), context(**other))
+
+
+def made(root: Path, tables: Tables, schema: TableSchema) -> Held:
+    place = tables.place(schema)
     fields, mapping = fresh(schema, None)
     marks = tables.marks(schema, (Lsn(5), 0), Lsn(5))
-    create(path, metadata(None, fields, {**mapping, **marks}), [tables.transaction(schema.id, 12)])
-    return tables.made(schema.id, path)
+    actions = [transaction(tables.app(schema.id), 12)]
+    create(root / place.schema / place.name, metadata(None, fields, {**mapping, **marks}), actions)
+    return tables.made(schema.id, place)
 
 
 def test_a_table_is_found_again_with_all_that_it_says(tmp_path: Path) -> None:
-    made(Tables(tmp_path, context()), orders())
-    held = Tables(tmp_path, context()).held(7)
-    assert held is not None and held.path == tmp_path / "public" / "orders"
+    made(tmp_path, of(tmp_path), orders())
+    held = of(tmp_path).held(7)
+    assert held is not None and held.place == Place("public", "orders")
     assert held.facts.applied == 12 and held.copied == Lsn(5) and held.shape_place == (Lsn(5), 0)
-    assert [(one.name, one.attnum, one.source_type) for one in held_of(held.facts)] == [
+    assert [(one.name, one.attnum, one.source_type) for one in held.facts.columns] == [
         ("id", 1, "23:-1"),
         ("a, b", 2, "25:-1"),
         ("pair", 3, "9:-1"),
@@ -56,11 +74,11 @@ def test_a_table_is_found_again_with_all_that_it_says(tmp_path: Path) -> None:
 
 
 def test_a_table_is_made_once_and_readable_by_others(tmp_path: Path) -> None:
-    tables = Tables(tmp_path, context())
+    tables = of(tmp_path)
     schema = orders()
-    made(tables, replace(schema, columns=(*COLUMNS, Column("at", STAMP, attnum=4))))
+    made(tmp_path, tables, replace(schema, columns=(*COLUMNS, Column("at", STAMP, attnum=4))))
     with pytest.raises(FileExistsError):
-        made(tables, schema)
+        made(tmp_path, tables, schema)
     found = deltalake.DeltaTable(str(tmp_path / "public" / "orders"))
     assert [field.name for field in found.schema().fields] == ["id", "a, b", "pair", "at"]
     read = deltalake.QueryBuilder().register("t", found).execute("SELECT * FROM t").read_all()
@@ -69,48 +87,48 @@ def test_a_table_is_made_once_and_readable_by_others(tmp_path: Path) -> None:
 
 
 def test_what_is_not_ours_is_refused_by_name(tmp_path: Path) -> None:
-    made(Tables(tmp_path, context()), orders())
+    made(tmp_path, of(tmp_path), orders())
     with pytest.raises(OtherSourceError, match="s1"):
-        Tables(tmp_path, context(source_id="s2")).place(orders())
+        of(tmp_path, source_id="s2").place(orders())
     with pytest.raises(OtherPipelineError, match="shop-1"):
-        Tables(tmp_path, context(pipeline_name="other-2", pipeline_id="other")).refuse_stranger(orders(), copying=True)
+        of(tmp_path, pipeline_name="other-2", pipeline_id="other").refuse_stranger(orders(), copying=True)
     with pytest.raises(OtherPipelineError, match="copy without changes"):
-        Tables(tmp_path, context(pipeline_name=None, mode="copy")).refuse_stranger(orders(), copying=True)
+        of(tmp_path, pipeline_name=None, mode="copy").refuse_stranger(orders(), copying=True)
     heard: list[str] = []
-    anew = Tables(tmp_path, context(pipeline_name="shop-2", notify=heard.append))
+    anew = of(tmp_path, pipeline_name="shop-2", notify=heard.append)
     anew.refuse_stranger(orders(), copying=True)
     assert len(heard) == 1 and "takes it over" in heard[0]
     with pytest.raises(OtherPipelineError):
         anew.refuse_stranger(orders(), copying=False)
     deltalake.write_deltalake(str(tmp_path / "public" / "theirs"), pa.table({"id": [1]}))
     with pytest.raises(NameClashError, match="theirs"):
-        Tables(tmp_path, context()).place(orders("theirs", 8))
+        of(tmp_path).place(orders("theirs", 8))
 
 
 def test_tables_that_exchange_their_names_are_moved(tmp_path: Path) -> None:
-    tables = Tables(tmp_path, context())
-    made(tables, orders("a", 1))
-    made(tables, orders("b", 2))
-    assert tables.follow_name(orders("a", 1)) == []
-    tables.follow_name(orders("b", 1))
-    tables.follow_name(orders("a", 2))
-    again = Tables(tmp_path, context())
-    assert [again.held(table).path.name for table in (1, 2)] == ["b", "a"]  # type: ignore[union-attr]
+    tables = of(tmp_path)
+    made(tmp_path, tables, orders("a", 1))
+    made(tmp_path, tables, orders("b", 2))
+    tables.follow_name(NO_SPARK, orders("b", 1))
+    tables.follow_name(NO_SPARK, orders("a", 2))
+    again = of(tmp_path)
+    assert [again.held(table).place.name for table in (1, 2)] == ["b", "a"]  # type: ignore[union-attr]
 
 
 def test_a_table_made_anew_under_a_name_gets_the_place_of_the_one_that_was_dropped(tmp_path: Path) -> None:
-    made(Tables(tmp_path, context()), orders("a", 1))
-    unknown, gone = Tables(tmp_path, context()), Tables(tmp_path, context(names=lambda _: {}))
-    gone.follow_name(orders("a", 2))
+    made(tmp_path, of(tmp_path), orders("a", 1))
+    unknown, gone = of(tmp_path), of(tmp_path, names=lambda _: {})
+    gone.follow_name(NO_SPARK, orders("a", 2))
     taken = gone.held(2)
-    assert taken is not None and taken.path.name == "a" and taken.facts.applied is None and gone.held(1) is None
+    assert taken is not None and taken.place.name == "a" and taken.facts.applied is None and gone.held(1) is None
     # Where nobody can say whether the other is gone, nothing of it is lost.
-    unknown.follow_name(orders("a", 2))
-    assert unknown.held(2) is None and unknown.held(1).path.name == "a 1"  # type: ignore[union-attr]
+    unknown.follow_name(NO_SPARK, orders("a", 2))
+    assert unknown.held(2) is None and unknown.held(1).place.name == "a 1"  # type: ignore[union-attr]
 
 
 def test_columns_that_stay_keep_their_place_in_the_files(tmp_path: Path) -> None:
-    facts = made(Tables(tmp_path, context()), orders()).facts
+    facts = made(tmp_path, of(tmp_path), orders()).facts
+    assert isinstance(facts, DeltaFacts)
     columns = (Column("id", INT4, attnum=1), Column("pair", TEXT, attnum=4), Column("twin", PAIR, attnum=3))
     fields, mapping = altered(replace(orders(), columns=columns), facts)
     before = {field["name"]: field["metadata"] for field in facts.schema["fields"]}

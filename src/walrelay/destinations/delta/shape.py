@@ -7,7 +7,7 @@ which every change of it takes along.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -27,9 +27,9 @@ MAPPING = {"delta.columnMapping.mode": "name"}
 Field = dict[str, Any]
 
 
-def held_of(facts: DeltaFacts) -> tuple[HeldColumn, ...]:
-    """The columns that the table has."""
-    return tuple(_held(one) for one in facts.schema["fields"])
+def held_fields(fields: Iterable[Field]) -> tuple[HeldColumn, ...]:
+    """The columns that a table describes so."""
+    return tuple(_held(one) for one in fields)
 
 
 def _held(one: Field) -> HeldColumn:
@@ -64,7 +64,7 @@ def altered(schema: TableSchema, facts: DeltaFacts) -> tuple[list[Field], dict[s
     there = {one["name"]: one for one in facts.schema["fields"]}
     types = spark_fields(schema)
     fields = []
-    for one in match_held(schema.columns, held_of(facts), DIALECT):
+    for one in match_held(schema.columns, facts.columns, DIALECT):
         now = one.becomes()
         if one.held is None:
             fields.append(_field(types[now.name], now, ids, f"col-{uuid4()}"))
@@ -76,7 +76,7 @@ def altered(schema: TableSchema, facts: DeltaFacts) -> tuple[list[Field], dict[s
 
 def widened(schema: TableSchema, facts: DeltaFacts) -> Iterator[Wanted]:
     """Columns whose type holds more than it did, and whatever it held."""
-    for one in match_held(schema.columns, held_of(facts), DIALECT):
+    for one in match_held(schema.columns, facts.columns, DIALECT):
         if one.held is not None and one.held.type != one.type and is_wider(one.held.type, one.type):
             yield one
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from walrelay.destinations.delta.shape import held_fields
+from walrelay.destinations.lake.format import Facts
 from walrelay.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -27,16 +29,12 @@ Action = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class DeltaFacts:
-    """What a table's log says."""
+class DeltaFacts(Facts):
+    """What a table's log says. `applied` is the version of our application transaction."""
 
     id: str
     schema: dict[str, Any]
     """As Spark writes a schema in JSON."""
-    properties: Mapping[str, str]
-    applied: int | None
-    """The version of our application transaction."""
-    has_files: bool
 
 
 def read_facts(path: Path, app: str) -> DeltaFacts | None:
@@ -48,13 +46,14 @@ def read_facts(path: Path, app: str) -> DeltaFacts | None:
         table = deltalake.DeltaTable(str(path))
     except deltalake.exceptions.TableNotFoundError:
         return None  # an attempt to make one has left an empty log
-    metadata = table.metadata()
+    metadata, schema = table.metadata(), json.loads(table.schema().to_json())
     return DeltaFacts(
-        metadata.id,
-        json.loads(table.schema().to_json()),
         metadata.configuration,
+        held_fields(schema["fields"]),
         table.transaction_version(app),
         bool(table.file_uris()),
+        metadata.id,
+        schema,
     )
 
 
@@ -111,13 +110,6 @@ class DeltaTable:
         self._spark = spark
         self._jvm: Any = spark.sparkContext._jvm
         self.path = path
-
-    @property
-    def sql_name(self) -> str:
-        return "delta.`" + str(self.path).replace("`", "``") + "`"
-
-    def sql(self, statement: str) -> None:
-        self._spark.sql(statement)
 
     def forget(self) -> None:
         """What Spark knew of the path holds no more: a table was moved from there, or to there."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from walrelay.errors import NameClashError
-from walrelay.model.names import TableName
 from walrelay.model.schema import PgType, TableSchema
 
 _PLAIN = frozenset("_-. $")
@@ -22,10 +20,6 @@ def directory_name(name: str) -> str:
 
 def _escaped(character: str) -> str:
     return "".join(f"~{byte:02X}" for byte in character.encode())
-
-
-def table_directory(root: Path, name: TableName) -> Path:
-    return root / directory_name(name.schema) / directory_name(name.name)
 
 
 def refuse_twin_columns(schema: TableSchema) -> None:

@@ -22,28 +22,36 @@ SETTINGS: Mapping[str, str] = {
 class Sessions:
     """Of one Spark, used again: a new one takes a tenth of a second for its first statement."""
 
-    def __init__(self, spark: Callable[[], SparkSession]) -> None:
+    def __init__(self, spark: Callable[[], SparkSession], settings: Mapping[str, str]) -> None:
         self._spark = spark
+        self._settings = {**SETTINGS, **settings}
         self._free: SimpleQueue[SparkSession] = SimpleQueue()
 
     @contextmanager
-    def session(self, description: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-        """One for this thread, with the settings only as long as it is used: those that guard a commit would silently
-        swallow another one's."""
+    def session(self, description: str) -> Iterator[SparkSession]:
+        """One for this thread."""
         try:
             session = self._free.get_nowait()
         except Empty:
             session = self._spark().newSession()
-            for name, value in SETTINGS.items():
+            for name, value in self._settings.items():
                 session.conf.set(name, value)
         context = session.sparkContext
         context.setLocalProperty("spark.job.description", description)
-        for name, value in (settings or {}).items():
-            session.conf.set(name, value)
         try:
             yield session
         finally:
-            for name in settings or {}:
-                session.conf.unset(name)
             context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
             self._free.put(session)
+
+
+@contextmanager
+def set_for(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """With these settings for one statement: those that guard a commit would silently swallow another one's."""
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            session.conf.unset(name)
