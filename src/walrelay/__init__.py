@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from walrelay.config.settings import CaptureSettings, CopySettings
     from walrelay.destinations.delta.destination import DeltaDestination
     from walrelay.destinations.duckdb.destination import DuckDBDestination
+    from walrelay.destinations.iceberg.destination import IcebergDestination
     from walrelay.destinations.memory import MemoryDestination
     from walrelay.destinations.null import NullDestination
     from walrelay.destinations.stdout import StdoutDestination
@@ -30,6 +31,7 @@ _HOME = {
     "DeltaDestination": "walrelay.destinations.delta.destination",
     "DuckDBDestination": "walrelay.destinations.duckdb.destination",
     "EventBatch": "walrelay.changes.batch",
+    "IcebergDestination": "walrelay.destinations.iceberg.destination",
     "LogReader": "walrelay.log.reader",
     "MemoryDestination": "walrelay.destinations.memory",
     "MemoryStore": "walrelay.stores.memory",
@@ -49,6 +51,7 @@ __all__ = [
     "DeltaDestination",
     "DuckDBDestination",
     "EventBatch",
+    "IcebergDestination",
     "LogReader",
     "MemoryDestination",
     "MemoryStore",

@@ -64,7 +64,8 @@ class UnknownDestinationError(ConfigError):
 
     code = "config.unknown_destination"
     default_hint = (
-        "Use duckdb:///relative/path.duckdb, duckdb:////absolute/path.duckdb, delta:///lake, stdout: or null:."
+        "Use duckdb:///relative/path.duckdb, duckdb:////absolute/path.duckdb, delta:///lake, iceberg:///lake, stdout:"
+        " or null:."
     )
 
 

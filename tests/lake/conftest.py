@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 
 from tests.repetitions import ALL_KILLS
 from tests.session_kit import JAVA_OPTIONS, session_with
-from walrelay.destinations.delta.needs import NEEDS
+from walrelay.destinations.base import SparkNeeds
+from walrelay.destinations.delta.needs import NEEDS as DELTA
+from walrelay.destinations.iceberg.needs import needs_of
 from walrelay.errors import SparkStartError
 from walrelay.spark.needs import settings_for
 from walrelay.spark.session import LOCAL_SETTINGS
@@ -20,6 +22,11 @@ also in the pipelines that run into lakes."""
 IN_LONG = ("test_no_rows_still_make_a_table", "test_tables_are_copied_side_by_side")
 
 
+ICEBERG = needs_of({"uri": "jdbc:sqlite:", "type": "jdbc"})
+NEEDS = SparkNeeds(DELTA.packages + ICEBERG.packages, DELTA.extensions + ICEBERG.extensions, DELTA.settings)
+"""Of both formats; each Iceberg lake says itself where its catalog is."""
+
+
 @pytest.fixture(scope="module")
 def lake_spark() -> SparkSession:
     """With the quick compiler: tables here are small, and what the slow one would save is never earned."""
@@ -28,7 +35,9 @@ def lake_spark() -> SparkSession:
     except SparkStartError as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(f"Delta's packages ({', '.join(NEEDS.packages)}) could not be had from Maven: {error.hint}")
+        pytest.skip(
+            f"the packages of the lakes ({', '.join(NEEDS.packages)}) could not be had from Maven: {error.hint}"
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

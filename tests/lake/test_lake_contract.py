@@ -1,4 +1,4 @@
-"""The Delta destination keeps the contract of destinations."""
+"""The lakes keep the contract of destinations."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from walrelay.destinations.base import Destination
 from walrelay.destinations.delta.destination import DeltaDestination
+from walrelay.destinations.iceberg.destination import IcebergDestination
 from walrelay.testing.destination_contract import DestinationContract, DestinationFactory
 
 
@@ -27,3 +28,21 @@ class TestDeltaDestination(DestinationContract):
         assert isinstance(destination, DeltaDestination)
         place = destination.path.joinpath(*table.split("."))
         return [row.asDict(recursive=True) for row in self._spark.sql(f"SELECT * FROM delta.`{place}`").collect()]
+
+
+class TestIcebergDestination(DestinationContract):
+    @pytest.fixture
+    def spark(self, lake_spark: SparkSession) -> SparkSession:
+        self._spark = lake_spark
+        return lake_spark
+
+    @pytest.fixture
+    def destination_factory(self, tmp_path: Path) -> DestinationFactory:
+        return lambda: IcebergDestination(tmp_path / "lake")
+
+    def rows(self, destination: Destination, table: str) -> list[dict[str, Any]]:
+        assert isinstance(destination, IcebergDestination)
+        session = self._spark.newSession()
+        for name, value in destination.spark_needs.settings.items():
+            session.conf.set(name, value)
+        return [row.asDict(recursive=True) for row in session.sql(f"SELECT * FROM walrelay.{table}").collect()]

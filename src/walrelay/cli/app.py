@@ -70,7 +70,8 @@ def replicate(
     destination: Annotated[
         str,
         typer.Argument(
-            help="duckdb:///out.duckdb, duckdb:////absolute/path, delta:///lake, stdout:, null:", show_default=False
+            help="duckdb:///out.duckdb, duckdb:////absolute/path, delta:///lake, iceberg:///lake, stdout:, null:",
+            show_default=False,
         ),
     ],
     publication: Annotated[str, typer.Option(help="The publication that names the tables.", show_default=False)],

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 
 
 def destination_from_url(url: str) -> Destination:
-    """`duckdb:///relative`, `duckdb:////absolute`, `delta:///relative`, `stdout:`, `null:`."""
+    """`duckdb:///relative`, `duckdb:////absolute`, `delta:///relative`, `iceberg:///relative`, `stdout:`, `null:`."""
     scheme, _, rest = url.partition(":")
     match scheme:
         case "duckdb":
             return _duckdb(url)
         case "delta":
             return _delta(url)
+        case "iceberg":
+            return _iceberg(url)
         case "stdout" if not rest.strip("/"):
             from walrelay.destinations.stdout import StdoutDestination
 
@@ -43,21 +45,32 @@ def _path(url: str, kind: str, example: str) -> str:
     return path[1:]
 
 
+def _options(url: str, *known: str) -> dict[str, str]:
+    """What stands behind the question mark."""
+    options = dict(parse_qsl(urlsplit(url).query))
+    if unknown := sorted(set(options) - set(known)):
+        takes = f"It takes {' and '.join(known)}." if known else "It takes none."
+        raise ConfigError(f"unknown option in the destination: {unknown[0]}", hint=takes)
+    return options
+
+
 def _delta(url: str) -> Destination:
     from walrelay.destinations.delta.destination import DeltaDestination
 
-    if options := sorted(dict(parse_qsl(urlsplit(url).query))):
-        raise ConfigError(f"unknown option in the destination: {options[0]}", hint="It takes none.")
+    _options(url)
     return DeltaDestination(_path(url, "Delta", "lake"))
+
+
+def _iceberg(url: str) -> Destination:
+    from walrelay.destinations.iceberg.destination import IcebergDestination
+
+    version = _options(url, "format_version").get("format_version", "3")
+    return IcebergDestination(_path(url, "Iceberg", "lake"), format_version=int(version) if version.isdigit() else 0)
 
 
 def _duckdb(url: str) -> Destination:
     from walrelay.destinations.duckdb.destination import DuckDBDestination
 
-    parts, path = urlsplit(url), _path(url, "DuckDB", "out.duckdb")
-    options = dict(parse_qsl(parts.query))
-    unknown = sorted(set(options) - {"memory_limit", "threads"})
-    if unknown:
-        raise ConfigError(f"unknown option in the destination: {unknown[0]}", hint="It takes memory_limit and threads.")
+    path, options = _path(url, "DuckDB", "out.duckdb"), _options(url, "memory_limit", "threads")
     threads = int(options["threads"]) if options.get("threads", "").isdigit() else None
     return DuckDBDestination(path, memory_limit=options.get("memory_limit"), threads=threads)

@@ -1,0 +1,1 @@
+"""Tables in Apache Iceberg, written by Spark."""
