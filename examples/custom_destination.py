@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from walrelay import Pipeline, PostgresSource
+from walrelay.changes.dialect import plain_dialect
 from walrelay.changes.rows import TableRows
 from walrelay.decode.base import TEXT
 from walrelay.destinations.base import SimpleDestination, WriteResult
@@ -27,7 +28,7 @@ def flat(rows: pa.RecordBatch) -> pa.Table:
 
 class CsvDestination(SimpleDestination):
     name = "csv"
-    target = TEXT  # CSV is text, so let dates, times and uuids be decoded to what Postgres prints
+    dialect = plain_dialect(TEXT)  # CSV is text, so let dates, times and uuids be decoded to what Postgres prints
 
     def __init__(self, directory: str) -> None:
         self.directory = Path(directory)

@@ -122,7 +122,7 @@ class Pipeline:
             raise ConfigError(f"no such mode: {mode}", hint=f"This version has: {', '.join(get_args(Mode))}.")
         if not source.publication:
             raise ConfigError("the source names no publication", hint='PostgresSource(url, publication="…")')
-        if mode != "copy" and not destination.takes_events:
+        if mode != "copy" and not destination.capabilities.takes_changes:
             raise ConfigError(
                 f"the destination {destination.name} takes no changes in this version",
                 hint="Use mode copy with it.",
@@ -350,7 +350,7 @@ class Pipeline:
         return counted(LogView(storage).treated()) if read_lineage(storage) is not None else Counter()
 
     def _start_spark(self) -> SparkSession:
-        needs = self.destination.spark_needs
+        needs = self.destination.capabilities.spark
         session = spark_session(self._given, settings_for(needs, self._spark_settings or {}))
         check_session(needs, session, self.destination.name)
         return session

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.repetitions import ALL_KILLS
 from tests.session_kit import JAVA_OPTIONS, session_with
-from walrelay.destinations.base import SparkNeeds
+from walrelay.destinations.capabilities import SparkNeeds
 from walrelay.destinations.delta.needs import NEEDS as DELTA
 from walrelay.destinations.iceberg.needs import needs_of
 from walrelay.errors import SparkStartError

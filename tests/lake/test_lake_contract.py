@@ -43,6 +43,6 @@ class TestIcebergDestination(DestinationContract):
     def rows(self, destination: Destination, table: str) -> list[dict[str, Any]]:
         assert isinstance(destination, IcebergDestination)
         session = self._spark.newSession()
-        for name, value in destination.spark_needs.settings.items():
+        for name, value in destination.capabilities.spark.settings.items():
             session.conf.set(name, value)
         return [row.asDict(recursive=True) for row in session.sql(f"SELECT * FROM walrelay.{table}").collect()]

@@ -57,7 +57,7 @@ def copy_table(
         source=source,
         schema=schema,
         snapshot=snapshot.name,
-        target=destination.target,
+        target=destination.dialect.target,
         special_values=special_values,
         chunk_bytes=chunk_bytes,
         file_bytes=256 * MiB,

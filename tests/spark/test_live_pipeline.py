@@ -22,9 +22,10 @@ from tests.faults.capture_kit import RestingWorkload
 from tests.spark.live_kit import Heard, Live, confirmed, ended, phases, table
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
-from walrelay.changes.spark_dialect import SPARK
+from walrelay.changes.spark_dialect import DIALECT
 from walrelay.config.settings import copy_settings
 from walrelay.destinations.base import DestinationContext, SimpleDestination, WriteResult
+from walrelay.destinations.capabilities import Capabilities
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.memory import MemoryDestination
 from walrelay.errors import ConfigError, CopyFailedError, LineageError, SparkJobError
@@ -387,8 +388,8 @@ class Lakehouse(SimpleDestination):
     """Uses Spark, the shapes and the ledger, as somebody's own destination may."""
 
     name = "lakehouse"
-    target = SPARK
-    takes_events = True
+    capabilities = Capabilities(takes_changes=True)
+    dialect = DIALECT
 
     def __init__(self) -> None:
         self.copied: dict[str, int] = {}

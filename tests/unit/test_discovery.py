@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.test_board import Heard, board_with
+from walrelay.destinations.capabilities import Capabilities
 from walrelay.model.lsn import Lsn
 from walrelay.model.phases import Catchup, DataSync, FinishedCopy, Ready, SyncDone, SyncWait
 from walrelay.stores.memory import MemoryStore
@@ -27,7 +28,7 @@ def discovery(board: TableBoard, applied: Callable[[int], Lsn | None]) -> Discov
         log=log,
         store=MemoryStore(),
         source_lsn=Lsn(100),
-        destination=SimpleNamespace(applied_lsn=applied, materializes=True),
+        destination=SimpleNamespace(applied_lsn=applied, capabilities=Capabilities(kind="tables")),
         listener=SimpleNamespace(notice=lambda _: None),
     )
     watch: Any = SimpleNamespace()

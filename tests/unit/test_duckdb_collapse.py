@@ -144,7 +144,7 @@ def copied(schema: TableSchema, rows: list[Row], path: Path, lsn: Lsn) -> TableR
     fields = list(change_schema(schema).field("row").type)
     columns = {f.name: pa.array([row.get(f.name) for row in rows], f.type) for f in fields}
     pq.write_table(pa.table(columns), path)
-    return TableRows(schema, (LandedFile(str(path), len(rows), 1),), DuckDBDestination.target, len(rows), lsn)
+    return TableRows(schema, (LandedFile(str(path), len(rows), 1),), DuckDBDestination.dialect.target, len(rows), lsn)
 
 
 def test_the_sql_for_visibility_says_what_the_model_says() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from walrelay.cli.destinations import destination_from_url
 from walrelay.config.settings import copy_settings
-from walrelay.destinations.base import SparkNeeds
+from walrelay.destinations.capabilities import SparkNeeds
 from walrelay.destinations.lake.names import directory_name, refuse_twin_columns
 from walrelay.destinations.lake.progress_file import ProgressFile
 from walrelay.errors import ConfigError, NameClashError

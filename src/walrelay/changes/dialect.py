@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -58,3 +58,27 @@ class Dialect:
         if pa.types.is_decimal(made):
             return f"DECIMAL({made.precision},{made.scale})"
         return self.flat[made]
+
+
+class _ArrowNames(Mapping[pa.DataType, str]):
+    """Every type under the name that Arrow has for it."""
+
+    def __getitem__(self, type_: pa.DataType) -> str:
+        return str(type_)
+
+    def __iter__(self) -> Iterator[pa.DataType]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def plain_dialect(target: Target) -> Dialect:
+    """For a destination that has no types of its own."""
+    return Dialect(
+        target,
+        _ArrowNames(),
+        list_of=lambda inner: f"list<{inner}>",
+        struct_of=lambda fields: f"struct<{', '.join(f'{name}: {type_}' for name, type_ in fields)}>",
+        quote='"',
+    )

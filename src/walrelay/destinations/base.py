@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from walrelay.changes.batch import EventBatch
+from walrelay.changes.dialect import Dialect, plain_dialect
 from walrelay.changes.rows import TableRows
-from walrelay.config.settings import CopySettings, MiB
-from walrelay.decode.base import ARROW, Target
+from walrelay.config.settings import CopySettings
+from walrelay.decode.base import ARROW
+from walrelay.destinations.capabilities import Capabilities
 from walrelay.errors import DestinationError, NotDurableError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
@@ -48,29 +49,6 @@ class Identity:
 
     id: str
     place: str
-
-
-@dataclass(frozen=True, slots=True)
-class Batching:
-    """How much a destination wants to be given at a time, and how often."""
-
-    every: timedelta = timedelta(0)
-    """Between two batches; 0 is as soon as there is something."""
-    bytes: int = 64 * MiB
-    """Of data files in one batch; a backlog comes in several. Nothing is seen of a batch, and nobody else is let in,
-    until it is through."""
-    piece_bytes: int = 8 * MiB
-    """The same for a copied table that catches up, for which the others wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class SparkNeeds:
-    """What a destination wants of the Spark session, said before that starts."""
-
-    packages: tuple[str, ...] = ()
-    """Of Maven, `group:artifact:version`."""
-    extensions: tuple[str, ...] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def _no_spark() -> SparkSession:
@@ -122,16 +100,9 @@ class Destination(Protocol):
     """
 
     name: str
-    target: Target
-    """What its types can hold; decides how values are decoded for it."""
-    lands_files: bool
-    """False when it wants no rows at all: tasks then decode and count, and land nothing."""
-    takes_events: bool
-    """Whether `write_events` does something: whether it can be kept current."""
-    spark_needs: SparkNeeds
-    batching: Batching
-    materializes: bool
-    """Whether it holds tables that mirror the source, so that one it has lost must be copied again."""
+    capabilities: Capabilities
+    dialect: Dialect
+    """What it calls Postgres's types, and what these can hold: decides how values are decoded for it."""
 
     def startup(self, context: DestinationContext) -> None:
         """Make sure that writing will work, or say why not, before anything is read."""
@@ -159,12 +130,8 @@ class Destination(Protocol):
 class SimpleDestination:
     """The parts of the contract that a destination without files, locks or state of its own need not think about."""
 
-    target: Target = ARROW
-    lands_files = True
-    takes_events = False
-    materializes = False
-    spark_needs = SparkNeeds()
-    batching = Batching()
+    capabilities = Capabilities()
+    dialect: Dialect = plain_dialect(ARROW)
 
     def startup(self, context: DestinationContext) -> None:
         pass

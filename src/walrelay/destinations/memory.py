@@ -11,6 +11,7 @@ from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
 from walrelay.decode.plain_rows import plain_rows
 from walrelay.destinations.base import SimpleDestination, WriteResult
+from walrelay.destinations.capabilities import Capabilities
 from walrelay.model.changes import Change
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
@@ -24,8 +25,7 @@ class MemoryDestination(SimpleDestination):
     commit order and each once, in `changes`."""
 
     name = "memory"
-    takes_events = True
-    materializes = True
+    capabilities = Capabilities(kind="tables", takes_changes=True, keeps_progress=True, atomic_across_tables=True)
 
     def __init__(self) -> None:
         self.tables: dict[str, pa.Table] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
 from walrelay.destinations.base import SimpleDestination, WriteResult
+from walrelay.destinations.capabilities import Capabilities
 from walrelay.model.schema import TableSchema
 
 
@@ -12,8 +13,7 @@ class NullDestination(SimpleDestination):
     """Takes everything, keeps nothing."""
 
     name = "null"
-    lands_files = False
-    takes_events = True
+    capabilities = Capabilities(takes_changes=True, lands_files=False)
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         return WriteResult(durable=True, rows=rows.rows_total)

@@ -10,9 +10,11 @@ from decimal import Decimal
 from typing import Any, TextIO
 
 from walrelay.changes.batch import EventBatch
+from walrelay.changes.dialect import plain_dialect
 from walrelay.changes.rows import TableRows
-from walrelay.decode.base import TEXT, Target
+from walrelay.decode.base import TEXT
 from walrelay.destinations.base import SimpleDestination, WriteResult
+from walrelay.destinations.capabilities import Capabilities
 from walrelay.model.schema import TableSchema
 
 
@@ -27,8 +29,8 @@ class StdoutDestination(SimpleDestination):
     """
 
     name = "stdout"
-    target: Target = TEXT
-    takes_events = True
+    capabilities = Capabilities(takes_changes=True)
+    dialect = plain_dialect(TEXT)
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream

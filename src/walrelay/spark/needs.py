@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from walrelay.destinations.base import SparkNeeds
+from walrelay.destinations.capabilities import SparkNeeds
 from walrelay.errors import ConfigError
 
 if TYPE_CHECKING:

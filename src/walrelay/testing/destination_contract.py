@@ -161,7 +161,7 @@ class ContractSource:
             source=self.source,
             schema=schema,
             snapshot=snapshot.name,
-            target=destination.target,
+            target=destination.dialect.target,
             special_values="null",
             chunk_bytes=MiB,
             file_bytes=64 * MiB,
@@ -258,7 +258,8 @@ class DestinationContract:
 
     def test_it_says_what_it_is(self, destination: Destination) -> None:
         assert isinstance(destination, Destination)
-        assert destination.materializes and destination.takes_events and destination.lands_files
+        able = destination.capabilities
+        assert able.materializes and able.takes_changes and able.lands_files and able.keeps_progress
 
     def test_no_rows_still_make_a_table(self, source: ContractSource, destination: Destination) -> None:
         self.copied(source, destination)

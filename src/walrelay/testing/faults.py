@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeVar
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
-from walrelay.decode.base import Target
 from walrelay.destinations.base import Destination, DestinationContext, Identity, WriteResult
 from walrelay.errors import DestinationError
 from walrelay.model.lsn import Lsn
@@ -83,12 +82,8 @@ class FaultyDestination:
     def __init__(self, inner: Destination) -> None:
         self.inner = inner
         self.name = inner.name
-        self.target: Target = inner.target
-        self.lands_files = inner.lands_files
-        self.takes_events = inner.takes_events
-        self.materializes = inner.materializes
-        self.spark_needs = inner.spark_needs
-        self.batching = inner.batching
+        self.capabilities = inner.capabilities
+        self.dialect = inner.dialect
         self.calls: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self._faults: list[_Fault] = []

@@ -86,7 +86,7 @@ class ApplyWorker:
             if time.monotonic() < self._due_at:
                 return
             self._due_at = time.monotonic() + self._every
-            for end in cuts(self.log, self.position, to, self._destination.batching.bytes):
+            for end in cuts(self.log, self.position, to, self._destination.capabilities.batching.bytes):
                 if self._stopping.is_set() or self._is_paused():
                     return
                 self._apply(end)

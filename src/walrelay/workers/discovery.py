@@ -91,7 +91,7 @@ class Discovery:
             own = parts.destination.applied_lsn(table)
             remembered = phase.lsn if isinstance(phase, SyncDone) else progress.lsn if progress is not None else None
             position = own if own is not None else remembered
-            is_lost = own is None and parts.destination.materializes
+            is_lost = own is None and parts.destination.capabilities.materializes
             # Beyond the log is well, if the source is there: a log that was lost catches up with its destination.
             if position is not None and position > max(parts.log.head(), parts.source_lsn) and not is_lost:
                 raise LineageError(
@@ -106,7 +106,7 @@ class Discovery:
 
     def _place(self, table: TableId, phase: Ready | SyncDone, own: Lsn | None, position: Lsn | None) -> None:
         parts, board = self._parts, self._board
-        if own is None and parts.destination.materializes:
+        if own is None and parts.destination.capabilities.materializes:
             self._copy_anew(table, f"the destination has lost {board.names[table]}; it is copied again")
         elif position is None or not self._reaches(position):
             self._out_of_reach(table, position)
@@ -124,7 +124,7 @@ class Discovery:
         """The log has forgotten what the table lacks: an older copy of the destination was put in its place."""
         name, start = self._board.names[table], self._parts.log.start()
         said = f"{name} is at {position}, but the log begins at {start}"
-        if self._parts.destination.materializes:
+        if self._parts.destination.capabilities.materializes:
             self._copy_anew(table, f"{said}; it is copied again")
         else:
             self._board.failed(table, LogGoneError(said, context={"table": str(name)}))

@@ -31,7 +31,7 @@ class Handovers:
         self._nudger = nudger
         self._position = position
         self._catch_ups = CatchUps(
-            writer.write, parts.log, parts.batch, parts.stopping, parts.destination.batching.piece_bytes
+            writer.write, parts.log, parts.batch, parts.stopping, parts.destination.capabilities.batching.piece_bytes
         )
 
     def begin(self, table: TableId) -> None:
@@ -57,7 +57,7 @@ class Handovers:
         """What ends up to here is in the copy."""
         parts = self._parts
         if copied.cut is not None:
-            return position_of(copied.cut, parts.log, upserts=parts.destination.materializes)
+            return position_of(copied.cut, parts.log, upserts=parts.destination.capabilities.materializes)
         assert copied.visible is not None
         return catch_up_start(read_samples(parts.log.storage), parts.log.start(), copied.visible)
 

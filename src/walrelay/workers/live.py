@@ -77,7 +77,7 @@ class LiveRun:
             stopping=parts.stopping,
             is_paused=lambda: self._desk.is_paused,
             notify=parts.listener.notice,
-            every=parts.settings.every if parts.settings.every is not None else parts.destination.batching.every,
+            every=parts.every,
         )
         self._jobs: SyncJobs | None = None
         if self._tables is not None:
@@ -276,7 +276,7 @@ class _Tables:
             parts.source.publication,
             self.fingerprints,
             parts.log,
-            settings.on_silent_change if parts.destination.materializes else "ignore",
+            settings.on_silent_change if parts.destination.capabilities.materializes else "ignore",
             parts.listener.notice,
         )
         self.discovery = Discovery(parts, self.board, self.watch, complete_from)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from walrelay.capture.process import CaptureProcess
@@ -52,6 +53,12 @@ class LiveParts(RunParts):
     """Whether tables are copied first (mode `both`)."""
     reader: str
     """What it is called among the log's readers."""
+
+    @property
+    def every(self) -> timedelta:
+        """Between two batches: what the user wants, or else the destination."""
+        wanted = self.settings.every
+        return self.destination.capabilities.batching.every if wanted is None else wanted
 
     def batch(self, after: Lsn, to: Lsn, ranges: tuple[TableRange, ...]) -> EventBatch:
         log = self.address

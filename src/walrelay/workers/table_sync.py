@@ -188,10 +188,10 @@ def _task(run: CopyRun, *, schema_of: TableSchema, snapshot: Snapshot, applicati
         source=run.source,
         schema=schema_of,
         snapshot=snapshot.name,
-        target=run.destination.target,
+        target=run.destination.dialect.target,
         special_values=run.settings.special_values,
         chunk_bytes=run.settings.chunk_bytes,
         file_bytes=run.settings.file_bytes,
         application=application,
-        directory=str(directory) if run.destination.lands_files else None,
+        directory=str(directory) if run.destination.capabilities.lands_files else None,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.delta.format import DeltaFormat
 from walrelay.destinations.delta.needs import NEEDS
@@ -14,7 +16,9 @@ class DeltaDestination(LakeDestination):
     """A local directory of Delta tables, `schema/table` each, as Postgres calls them."""
 
     name = "delta"
-    spark_needs = NEEDS
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path, NEEDS)
 
     def _open(self, context: DestinationContext) -> LakeFormat:
         deltalake_module()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from walrelay.destinations.base import SparkNeeds
+from walrelay.destinations.capabilities import SparkNeeds
 
 NEEDS = SparkNeeds(
     packages=("io.delta:delta-spark_4.1_2.13:4.4.0",),

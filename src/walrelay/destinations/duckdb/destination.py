@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
-from walrelay.decode.base import Target
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
+from walrelay.destinations.capabilities import Capabilities
 from walrelay.destinations.duckdb.apply import Application
-from walrelay.destinations.duckdb.dialect import DUCKDB, quoted
+from walrelay.destinations.duckdb.dialect import DIALECT, quoted
 from walrelay.destinations.duckdb.file import DuckDBFile, catalog_of, duckdb_module
 from walrelay.destinations.duckdb.load import Loading, drop_unfinished
 from walrelay.destinations.duckdb.names import folded, refuse_twins
@@ -55,10 +55,10 @@ class DuckDBDestination(SimpleDestination):
     and the primary key, which also stands in each table's comment."""
 
     name = "duckdb"
-    target: Target = DUCKDB
-    lands_files = True
-    takes_events = True
-    materializes = True
+    capabilities = Capabilities(
+        kind="tables", takes_changes=True, lane="files", keeps_progress=True, atomic_across_tables=True
+    )
+    dialect = DIALECT
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.iceberg.catalog import Catalog
 from walrelay.destinations.iceberg.format import IcebergFormat, TableOptions
 from walrelay.destinations.iceberg.needs import embedded_catalog, needs_of
+from walrelay.destinations.iceberg.shape import ICEBERG
 from walrelay.destinations.lake.destination import LakeDestination
 from walrelay.destinations.lake.format import LakeFormat
 from walrelay.errors import ConfigError
@@ -20,6 +21,7 @@ class IcebergDestination(LakeDestination):
     calls them."""
 
     name = "iceberg"
+    dialect = ICEBERG
 
     def __init__(
         self,
@@ -29,15 +31,15 @@ class IcebergDestination(LakeDestination):
         format_version: int = 3,
         table_properties: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(path)
+        path = Path(path).absolute()
+        super().__init__(path, needs_of(embedded_catalog(path) if catalog is None else catalog))
         if format_version not in (2, 3):
             raise ConfigError(f"Iceberg's format version {format_version} is not supported", hint="Use 2 or 3.")
         self._embedded = catalog is None
         self._options = TableOptions(format_version, dict(table_properties or {}))
-        self.spark_needs = needs_of(embedded_catalog(self.path) if catalog is None else catalog)
 
     def _open(self, context: DestinationContext) -> LakeFormat:
-        session, settings = context.spark().newSession(), self.spark_needs.settings
+        session, settings = context.spark().newSession(), self.capabilities.spark.settings
         # A session that somebody else has started need not know of this lake's catalog.
         for name, value in settings.items():
             session.conf.set(name, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from walrelay.destinations.base import SparkNeeds
+from walrelay.destinations.capabilities import SparkNeeds
 
 CATALOG = "walrelay"
 """What Spark calls the catalog; one on SQLite also keeps its tables under this name."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
-from walrelay.changes.spark_dialect import SPARK
-from walrelay.decode.base import Target
+from walrelay.changes.spark_dialect import DIALECT
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
+from walrelay.destinations.capabilities import Capabilities, SparkNeeds
 from walrelay.destinations.lake.batching import LAKE_BATCHING
 from walrelay.destinations.lake.format import LakeFormat
 from walrelay.destinations.lake.identity import lake_id
@@ -27,13 +27,12 @@ class LakeDestination(SimpleDestination):
     """At a local path. Each table's commit of changes carries the position reached: a batch that comes again writes
     nothing."""
 
-    target: Target = SPARK
-    lands_files = True
-    takes_events = True
-    materializes = True
-    batching = LAKE_BATCHING
+    dialect = DIALECT
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, spark: SparkNeeds) -> None:
+        self.capabilities = Capabilities(
+            kind="tables", takes_changes=True, lane="frames", keeps_progress=True, batching=LAKE_BATCHING, spark=spark
+        )
         self.path = Path(path).absolute()
         self._id: str | None = None
         self._started: LakeRun | None = None
