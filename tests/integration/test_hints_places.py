@@ -19,12 +19,12 @@ import pytest
 
 from tests.hint_kit import refused, walrelay
 from walrelay.changes.rows import TableRows
-from walrelay.cli.destinations import destination_from_url
 from walrelay.config.settings import copy_settings
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.destinations.staging import staging_area
+from walrelay.destinations.urls import destination_from_url
 from walrelay.log.identity import claim
 from walrelay.log.reader import LogReader
 from walrelay.log.readers import ReaderPositions
@@ -108,7 +108,7 @@ def test_destinations_of_an_unknown_kind() -> None:
     with refused("config.unknown_destination") as told:
         destination_from_url("ftp://x")
     urls = re.findall(r"\w+:[\w/.]*\w|\w+:", told.hint)
-    assert len(urls) == 5
+    assert len(urls) == 6
     for url in urls:
         destination_from_url(url)
 

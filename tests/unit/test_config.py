@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from walrelay import DuckDBDestination, MemoryDestination, Pipeline, PostgresSource, StdoutDestination
-from walrelay.cli.destinations import destination_from_url
 from walrelay.config.settings import copy_settings
+from walrelay.destinations.urls import destination_from_url
 from walrelay.errors import ConfigError, UnknownDestinationError
 
 
@@ -65,6 +66,18 @@ def test_three_slashes_are_relative_and_four_absolute() -> None:
 def test_an_unknown_destination_is_refused(url: str) -> None:
     with pytest.raises(UnknownDestinationError):
         destination_from_url(url)
+
+
+def test_an_installed_package_adds_a_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "foo_lake.py").write_text(
+        "from walrelay import MemoryDestination\ndef at(url): return MemoryDestination()"
+    )
+    about = tmp_path / "foo_lake-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: foo-lake\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[walrelay.destinations]\nfoo = foo_lake:at\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert destination_from_url("foo://somewhere").name == "memory"
 
 
 @pytest.mark.parametrize("url", ["duckdb:", "duckdb://x", "duckdb:///", "duckdb:///x?colour=red"])

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from walrelay.cli.destinations import destination_from_url
 from walrelay.config.settings import copy_settings
 from walrelay.destinations.capabilities import SparkNeeds
 from walrelay.destinations.lake.names import directory_name, refuse_twin_columns
 from walrelay.destinations.lake.progress_file import ProgressFile
+from walrelay.destinations.urls import destination_from_url
 from walrelay.errors import ConfigError, NameClashError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName

@@ -158,9 +158,9 @@ def replicate(
 ) -> None:
     """Bring the tables of a publication, or their changes, to a destination; exit code 0 when all is durable."""
     _set_debug(debug)
-    from walrelay.cli.destinations import destination_from_url
     from walrelay.cli.replicate import LiveTask, run_copy, run_live
     from walrelay.config.settings import capture_settings, copy_settings
+    from walrelay.destinations.urls import destination_from_url
     from walrelay.postgres.source import PostgresSource
 
     settings = copy_settings(

@@ -39,9 +39,9 @@ def verify_command(
     from rich.console import Console
 
     from walrelay.cli.app import show_error
-    from walrelay.cli.destinations import destination_from_url
     from walrelay.config.settings import copy_settings
     from walrelay.control.verify import verify_pipeline
+    from walrelay.destinations.urls import destination_from_url
     from walrelay.errors import WalrelayError
     from walrelay.postgres.source import PostgresSource
 

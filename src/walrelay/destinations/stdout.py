@@ -7,7 +7,7 @@ import math
 import sys
 import threading
 from decimal import Decimal
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.dialect import plain_dialect
@@ -15,6 +15,7 @@ from walrelay.changes.rows import TableRows
 from walrelay.decode.base import TEXT
 from walrelay.destinations.base import SimpleDestination, WriteResult
 from walrelay.destinations.capabilities import Capabilities
+from walrelay.destinations.urls import refuse_rest
 from walrelay.model.schema import TableSchema
 
 
@@ -35,6 +36,11 @@ class StdoutDestination(SimpleDestination):
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
         self._lock = threading.Lock()
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        refuse_rest(url)
+        return cls()
 
     def shutdown(self) -> None:
         (self._stream or sys.stdout).flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.delta.format import DeltaFormat
@@ -10,6 +11,7 @@ from walrelay.destinations.delta.needs import NEEDS
 from walrelay.destinations.delta.table import deltalake_module
 from walrelay.destinations.lake.destination import LakeDestination
 from walrelay.destinations.lake.format import LakeFormat
+from walrelay.destinations.urls import options_in, path_in
 
 
 class DeltaDestination(LakeDestination):
@@ -19,6 +21,11 @@ class DeltaDestination(LakeDestination):
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path, NEEDS)
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        options_in(url)
+        return cls(path_in(url, "Delta", "lake"))
 
     def _open(self, context: DestinationContext) -> LakeFormat:
         deltalake_module()

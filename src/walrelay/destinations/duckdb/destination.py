@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
@@ -27,6 +27,7 @@ from walrelay.destinations.duckdb.places import Places
 from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, place
 from walrelay.destinations.duckdb.shape import comment
 from walrelay.destinations.duckdb.verify import DuckDBLook
+from walrelay.destinations.urls import options_in, path_in
 from walrelay.destinations.verifying import Look
 from walrelay.errors import (
     DestinationError,
@@ -83,6 +84,12 @@ class DuckDBDestination(SimpleDestination):
         self._context: DestinationContext | None = None
         self._lock: FileLock | None = None
         self._id: str | None = None
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        options = options_in(url, "memory_limit", "threads")
+        threads = int(options["threads"]) if options.get("threads", "").isdigit() else None
+        return cls(path_in(url, "DuckDB", "out.duckdb"), memory_limit=options.get("memory_limit"), threads=threads)
 
     def startup(self, context: DestinationContext) -> None:
         duckdb_module()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.iceberg.catalog import Catalog
@@ -12,6 +13,7 @@ from walrelay.destinations.iceberg.needs import embedded_catalog, needs_of
 from walrelay.destinations.iceberg.shape import ICEBERG
 from walrelay.destinations.lake.destination import LakeDestination
 from walrelay.destinations.lake.format import LakeFormat
+from walrelay.destinations.urls import options_in, path_in
 from walrelay.errors import ConfigError
 
 
@@ -37,6 +39,11 @@ class IcebergDestination(LakeDestination):
             raise ConfigError(f"Iceberg's format version {format_version} is not supported", hint="Use 2 or 3.")
         self._embedded = catalog is None
         self._options = TableOptions(format_version, dict(table_properties or {}))
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        version = options_in(url, "format_version").get("format_version", "3")
+        return cls(path_in(url, "Iceberg", "lake"), format_version=int(version) if version.isdigit() else 0)
 
     def _open(self, context: DestinationContext) -> LakeFormat:
         session, settings = context.spark().newSession(), self.capabilities.spark.settings

@@ -1,0 +1,54 @@
+"""Destinations by URL. Which package knows a scheme is said by entry points of the group `walrelay.destinations`, ours
+and those of others alike: a name is a scheme, and what it points to makes a destination of a URL."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from walrelay.errors import ConfigError, UnknownDestinationError
+
+if TYPE_CHECKING:
+    from walrelay.destinations.base import Destination
+
+GROUP = "walrelay.destinations"
+
+
+def destination_from_url(url: str) -> Destination:
+    """`duckdb:///relative`, `duckdb:////absolute`, `delta:///lake`, `iceberg:///lake`, `stdout:`, `null:`, and what
+    installed packages add."""
+    scheme = url.partition(":")[0]
+    known = {one.name: one for one in entry_points(group=GROUP)}
+    if scheme not in known:
+        raise UnknownDestinationError(f"no such destination: {scheme or url}; there are {', '.join(sorted(known))}")
+    made: Destination = known[scheme].load()(url)
+    return made
+
+
+def path_in(url: str, kind: str, example: str) -> str:
+    """`scheme:///relative` is relative to here, `scheme:////absolute` is not."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc or not path.startswith("/") or path == "/":
+        raise ConfigError(
+            f"a {kind} destination needs a path",
+            hint=f"{parts.scheme}:///{example} is relative to here, {parts.scheme}:////data/{example} is absolute.",
+        )
+    return path[1:]
+
+
+def options_in(url: str, *known: str) -> dict[str, str]:
+    """What stands behind the question mark."""
+    options = dict(parse_qsl(urlsplit(url).query))
+    if unknown := sorted(set(options) - set(known)):
+        takes = f"It takes {' and '.join(known)}." if known else "It takes none."
+        raise ConfigError(f"unknown option in the destination: {unknown[0]}", hint=takes)
+    return options
+
+
+def refuse_rest(url: str) -> None:
+    """For a scheme that says it all."""
+    scheme, _, rest = url.partition(":")
+    if rest.strip("/"):
+        raise UnknownDestinationError(f"{scheme}: takes neither a path nor options", hint=f"Give {scheme}: alone.")
