@@ -15,11 +15,9 @@ from pyspark.sql import SparkSession
 from tests.histories import TABLES, SmallLog, write_history
 from tests.repetitions import some
 from walrelay.changes import collapse
-from walrelay.changes.batch import EventBatch, TableEvents
-from walrelay.changes.frame_latest import latest, net
-from walrelay.changes.frames import TableFrames
-from walrelay.changes.spark_dialect import SPARK
-from walrelay.changes.spark_values import Holding
+from walrelay.changes.batch import EventBatch
+from walrelay.changes.latest import Latest
+from walrelay.changes.table_changes import TableChanges
 from walrelay.model.changes import Change
 
 
@@ -32,7 +30,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def changes_of(batch: EventBatch, part: TableEvents) -> list[Change]:
+def changes_of(batch: EventBatch, part: TableChanges) -> list[Change]:
     """The table's changes, each with the columns that the table has at the batch's end, by attribute number."""
     names = {column.attnum: column.name for column in part.schema.columns}
     found = []
@@ -56,7 +54,7 @@ def changes_of(batch: EventBatch, part: TableEvents) -> list[Change]:
     return found
 
 
-def renamed(row: Any, now: dict[str, str], part: TableEvents) -> Any:
+def renamed(row: Any, now: dict[str, str], part: TableChanges) -> Any:
     if row is None:
         return None
     known = {now[name]: plain(value) for name, value in row.items() if name in now}
@@ -75,31 +73,42 @@ def test_random_histories_collapse_to_what_the_model_says(spark: SparkSession, t
     for low, high in pairwise(cuts):
         batch = log.batch(ends[low], ends[high])
         for part in batch.tables():
-            frames = TableFrames(session, log.storage, part, Holding(SPARK, "null"))
             changes = changes_of(batch, part)
-            assert frames.survey.changes == len(changes)
+            assert part.frames(session).survey.changes == len(changes)
             if not changes:
                 continue
-            if frames.key:
-                compare_latest(frames, collapse.latest(changes, part.schema.key_columns))
+            compare_changes(part, session, changes)
+            if part.key:
+                compare_latest(part.latest(session), collapse.latest(changes, part.key))
             else:
-                compare_net(frames, collapse.net(changes))
+                compare_net(part.latest(session), collapse.net(changes))
 
 
-def compare_latest(frames: TableFrames, wanted: collapse.Latest) -> None:
-    assert (frames.survey.truncated_at is not None) == wanted.is_truncated
-    names = [column.name for column in frames.schema.columns]
+def compare_changes(part: TableChanges, session: SparkSession, changes: list[Change]) -> None:
+    """The changes as Spark's own reader gives them are those that were sent."""
+    found = {
+        (row.commit_lsn, row.ordinal): (row.op, *(comparable(row[side]) for side in ("row", "old")))
+        for row in part.dataframe(session).collect()
+    }
+    assert found == {(one.commit_lsn, one.ordinal): (one.op, one.row, one.old) for one in changes}
+
+
+def comparable(image: Any) -> Any:
+    return None if image is None else {name: plain(value) for name, value in image.asDict(recursive=True).items()}
+
+
+def compare_latest(found: Latest, wanted: collapse.Latest) -> None:
+    assert found.truncated == wanted.is_truncated
     puts, gone = {}, set()
-    for row in latest(frames).collect():
-        body = row.asDict(recursive=True)
-        key = tuple(body[f"k{i}"] for i in frames.key)
-        if not row.is_put:
+    for row in found.frame.collect():
+        key = tuple(row.key)
+        if row.deleted:
             gone.add(key)
             continue
-        lacking = frozenset(names[i] for i in frames.survey.unchanged if body[f"l{i}"])
-        values = {name: plain(body[f"n{i}"]) for i, name in enumerate(names) if name not in lacking}
+        lacking = frozenset(row.unchanged)
+        values = {name: value for name, value in comparable(row.row).items() if name not in lacking}
         origin = None
-        if lacking and not body["came"]:
+        if lacking and not row.came:
             origin = key if row.origin is None else tuple(row.origin)
         puts[key] = (values, lacking, origin)
     assert gone == wanted.gone
@@ -113,13 +122,7 @@ def compare_latest(frames: TableFrames, wanted: collapse.Latest) -> None:
     }
 
 
-def compare_net(frames: TableFrames, wanted: tuple[bool, Counter[collapse.Key]]) -> None:
+def compare_net(found: Latest, wanted: tuple[bool, Counter[collapse.Key]]) -> None:
     is_truncated, rows = wanted
-    assert (frames.survey.truncated_at is not None) == is_truncated
-    found = Counter(
-        {
-            tuple(plain(value) for name, value in row.asDict(recursive=True).items() if name != "more"): row.more
-            for row in net(frames).collect()
-        }
-    )
-    assert found == rows
+    assert found.truncated == is_truncated
+    assert rows == Counter({tuple(comparable(row.row).values()): row.more for row in found.frame.collect()})

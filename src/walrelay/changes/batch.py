@@ -5,23 +5,24 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from walrelay.changes.table_changes import TableChanges
 from walrelay.decode.base import TEXT, Tally
 from walrelay.decode.json_text import json_objects
 from walrelay.decode.retarget import retarget_struct
 from walrelay.errors import ConfigError
-from walrelay.log.manifest import DataFile, Entry
+from walrelay.log.manifest import Entry
 from walrelay.log.reader import LogReader, TableBatch
 from walrelay.log.table_names import table_named, version_at
 from walrelay.model.changes import Change
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
-from walrelay.model.schema import SchemaVersion, TableSchema
+from walrelay.model.schema import SchemaVersion
 from walrelay.model.special import SpecialValues
 from walrelay.model.visibility import VisibleTransactions
 
@@ -36,21 +37,6 @@ class TableRange:
 
     table: TableId
     after: Lsn
-    unseen_by: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TableEvents:
-    """A table's part of a batch: its files in order, each with the shape its changes have.
-
-    A file may hold more than the batch: take the changes with `after` < `end_lsn` ≤ `to`, and `sees(xid)` false.
-    """
-
-    schema: TableSchema
-    """The latest shape in this batch."""
-    files: tuple[tuple[SchemaVersion, DataFile], ...]
-    after: Lsn
-    to: Lsn
     unseen_by: str | None = None
 
 
@@ -80,7 +66,7 @@ class EventBatch:
         """The segments; the first and the last may hold more than this batch."""
         return self.log.entries(self.after, self.to)
 
-    def tables(self) -> list[TableEvents]:
+    def tables(self) -> list[TableChanges]:
         """The tables that have changes here, as files."""
         entries = self.entries()
         ids = dict.fromkeys(file.table for entry in entries for file in entry.files if file.table is not None)
@@ -90,7 +76,7 @@ class EventBatch:
     def _ranges(self, ids: list[TableId]) -> tuple[TableRange, ...]:
         return self.ranges if self.ranges is not None else tuple(TableRange(id_, self.after) for id_ in ids)
 
-    def _table(self, entries: list[Entry], chosen: TableRange) -> TableEvents | None:
+    def _table(self, entries: list[Entry], chosen: TableRange) -> TableChanges | None:
         files = tuple(
             (self.log.version(chosen.table, file.version), file)
             for entry in entries
@@ -99,7 +85,11 @@ class EventBatch:
         )
         if not files:
             return None
-        return TableEvents(files[-1][0].schema, files, chosen.after, self.to, chosen.unseen_by)
+        return TableChanges(files[-1][0].schema, files, chosen.after, self.to, chosen.unseen_by, self)
+
+    def of_table(self, table: TableId, after: Lsn, unseen_by: str | None) -> EventBatch:
+        """What of the batch is this table's."""
+        return replace(self, after=after, ranges=(TableRange(table, after, unseen_by),), shapes=())
 
     def batches(self) -> Iterator[TableBatch]:
         """Arrow, by table."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
-from walrelay.changes.batch import TableEvents
 from walrelay.changes.frame_survey import FrameSurvey
 from walrelay.changes.shapes import held_columns, match_held
 from walrelay.changes.spark_dialect import DIALECT
 from walrelay.changes.spark_values import LOG, Holding, change_ddl, literal
+from walrelay.changes.table_changes import TableChanges
 from walrelay.log.storage import Storage
 from walrelay.model.schema import Column, SchemaVersion, TableSchema
 from walrelay.model.special import Special
@@ -47,7 +47,7 @@ class _Version:
 class TableFrames:
     """One table's part of a batch. `spark` is a session of the lane's own: time zone UTC, names in their case."""
 
-    def __init__(self, spark: SparkSession, storage: Storage, part: TableEvents, holding: Holding) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, part: TableChanges, holding: Holding) -> None:
         self.spark = spark
         self.schema = part.schema
         self.part = part
@@ -151,6 +151,25 @@ class TableFrames:
         return f"(old_kind IS NOT NULL AND ({' OR '.join(missing)}))"
 
     # ------------------------------------------------------------------------------------------------------- events
+
+    def changes(self) -> DataFrame:
+        """All of them, truncates too, as they were sent: op, commit_lsn, ordinal, commit_time, `row`, `old`, old_kind,
+        `unchanged`, with the columns that the table has at the end under their names then."""
+        return reduce(lambda a, b: a.unionByName(b), [self._sent(one) for one in self._versions])
+
+    def _sent(self, one: _Version) -> DataFrame:
+        def image(side: str) -> str:
+            fields = ", ".join(
+                f"{literal(self.schema.columns[i].name)}, {self._landed(one, i, side)}" for i in self.width
+            )
+            return f"CASE WHEN `{side}` IS NOT NULL THEN named_struct({fields}) END AS `{side}`"
+
+        now = {column.name: self.schema.columns[i].name for i, column in one.known(self.width)}
+        pairs = ", ".join(f"{literal(before)}, {literal(after)}" for before, after in now.items())
+        unchanged = f"array_compact(transform(`unchanged`, name -> map({pairs})[name])) AS `unchanged`"
+        return one.frame.selectExpr(
+            "op", "commit_lsn", "ordinal", "commit_time", image("row"), image("old"), "old_kind", unchanged
+        )
 
     def events(self, new: Iterable[int] = (), old: Iterable[int] = ()) -> DataFrame:
         """The changes after the last truncate: q, op, old_kind, commit_lsn, and of the columns asked for the new row's

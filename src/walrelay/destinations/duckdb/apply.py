@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from walrelay.changes.batch import EventBatch, TableEvents, TableRange
+from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.changes.refusals import identity_hint, unnamed_rows, unsent_values
+from walrelay.changes.table_changes import TableChanges
 from walrelay.decode.base import Tally
 from walrelay.decode.retarget import differs, retarget_struct
 from walrelay.destinations.duckdb.collapse import HELD, LAST, LINKS, TEMPORARY, Run
@@ -95,7 +96,7 @@ class Application:
         self._advance({part.schema.id: str(part.schema.name) for part in parts})
         return count
 
-    def _what_is_new(self, part: TableEvents) -> TableEvents | None:
+    def _what_is_new(self, part: TableChanges) -> TableChanges | None:
         applied = self._applied(part.schema.id)
         if applied is None or applied <= part.after:
             return part
@@ -125,7 +126,7 @@ class Application:
 
     # ------------------------------------------------------------------------------------------------------ sources
 
-    def _small(self, parts: list[TableEvents]) -> dict[tuple[TableId, int], list[pa.RecordBatch]]:
+    def _small(self, parts: list[TableChanges]) -> dict[tuple[TableId, int], list[pa.RecordBatch]]:
         """The changes of those tables that have few, by table and schema version."""
         few = [part for part in parts if sum(file.rows for _, file in part.files) <= SMALL_ROWS]
         found: dict[tuple[TableId, int], list[pa.RecordBatch]] = {
@@ -136,12 +137,12 @@ class Application:
                 found[one.version.schema.id, one.version.version].append(self._retargeted(one.version, one.batch))
         return found
 
-    def _of(self, parts: Iterable[TableEvents]) -> EventBatch:
+    def _of(self, parts: Iterable[TableChanges]) -> EventBatch:
         ranges = tuple(TableRange(part.schema.id, part.after, part.unseen_by) for part in parts)
         return replace(self._batch, ranges=ranges)
 
     def _sources(
-        self, part: TableEvents, small: dict[tuple[TableId, int], list[pa.RecordBatch]]
+        self, part: TableChanges, small: dict[tuple[TableId, int], list[pa.RecordBatch]]
     ) -> Iterator[tuple[SchemaVersion, str, Survey | None]]:
         """For each run of changes in one schema version, in order: the version, a relation that holds them, and what is
         in it, if that is known."""
@@ -161,7 +162,7 @@ class Application:
                 pairs = list(files)
                 yield pairs[0][0], self._scan(part, [file for _, file in pairs]), None
 
-    def _streamed(self, part: TableEvents) -> Iterator[tuple[SchemaVersion, str, Survey | None]]:
+    def _streamed(self, part: TableChanges) -> Iterator[tuple[SchemaVersion, str, Survey | None]]:
         """Through pyarrow, a batch at a time: from object stores, and for types whose special values need treatment."""
         batches = self._of([part]).batches()
         failures: list[WalrelayError] = []
@@ -191,7 +192,7 @@ class Application:
 
         return version, arrow()
 
-    def _scan(self, part: TableEvents, files: list[DataFile]) -> str:
+    def _scan(self, part: TableChanges, files: list[DataFile]) -> str:
         """SQL over the segment files themselves; columns that a file leaves out are NULL."""
         storage = self._batch.log.storage
         paths = ", ".join(literal(storage.location(file.path)) for file in files)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from walrelay.changes.batch import TableEvents
 from walrelay.changes.frames import TableFrames
 from walrelay.changes.refusals import refuse_unheld, unnamed_rows
 from walrelay.changes.shapes import match_held
 from walrelay.changes.spark_values import Holding
+from walrelay.changes.table_changes import TableChanges
 from walrelay.destinations.lake.format import Held, LakeFormat, Reached
 from walrelay.destinations.lake.names import refuse_twin_columns
 from walrelay.destinations.lake.statements import Statements
@@ -42,7 +42,7 @@ class TableApplication:
         self._format = format_
         self._tables = tables
 
-    def take(self, storage: Storage, part: TableEvents, holding: Holding) -> Taken:
+    def take(self, storage: Storage, part: TableChanges, holding: Holding) -> Taken:
         """What is new of the changes."""
         held = self._tables.held(part.schema.id)
         if held is not None:
@@ -51,7 +51,7 @@ class TableApplication:
         applied = Lsn(held.facts.applied or 0) if held is not None else Lsn(0)
         if applied >= part.to:
             return Taken()
-        frames = TableFrames(self._spark, storage, replace(part, after=max(part.after, applied)), holding)
+        frames = TableFrames(self._spark, storage, part.since(applied), holding)
         if not frames.survey.changes:
             return Taken()  # the files' changes are not of this batch; nor is the shape that they have
         if frames.survey.unnamed:

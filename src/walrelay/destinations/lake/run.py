@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from walrelay.changes.batch import EventBatch, TableEvents
+from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
 from walrelay.changes.spark_dialect import SPARK
 from walrelay.changes.spark_values import Holding
+from walrelay.changes.table_changes import TableChanges
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.lake.apply import TableApplication, Taken
 from walrelay.destinations.lake.failures import naming
@@ -97,7 +98,7 @@ class LakeRun:
         self._reached(batch)
         return [(part.schema.id, one) for part, one in zip(parts, done, strict=False)]
 
-    def _take(self, batch: EventBatch, part: TableEvents) -> Taken:
+    def _take(self, batch: EventBatch, part: TableChanges) -> Taken:
         holding = Holding(SPARK, self._context.settings.special_values)
         with self._writing(part.schema, f"applying changes up to {part.to} to") as spark:
             return self._application(spark).take(batch.log.storage, part, holding)
