@@ -62,6 +62,15 @@ def test_three_slashes_are_relative_and_four_absolute() -> None:
     assert isinstance(destination_from_url("stdout:"), StdoutDestination)
 
 
+def test_a_lane_is_chosen_where_there_is_a_choice() -> None:
+    assert destination_from_url("duckdb:///x.duckdb").capabilities.lane == "files"
+    assert destination_from_url("duckdb:///x.duckdb?threads=2", "frames").capabilities.lane == "frames"
+    assert destination_from_url("delta:///lake", "frames").capabilities.lane == "frames"
+    for url, lane in (("delta:///lake", "files"), ("duckdb:///x.duckdb", "slow")):
+        with pytest.raises(ConfigError, match="lane"):
+            destination_from_url(url, lane)
+
+
 @pytest.mark.parametrize("url", ["kafka://x", "nonsense", "stdout://file"])
 def test_an_unknown_destination_is_refused(url: str) -> None:
     with pytest.raises(UnknownDestinationError):

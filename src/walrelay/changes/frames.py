@@ -85,6 +85,11 @@ class TableFrames:
         """What Spark calls the type of a column."""
         return DIALECT.column_type(self.schema.columns[i])
 
+    def row_type(self) -> str:
+        """A row of the table as one Spark type."""
+        fields = [(DIALECT.quoted(one.name), DIALECT.column_type(one)) for one in self.schema.columns]
+        return DIALECT.struct_of(fields)
+
     @property
     def width(self) -> range:
         return range(len(self.schema.columns))

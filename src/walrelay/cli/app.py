@@ -111,6 +111,12 @@ def replicate(
         str | None,
         typer.Option(help="How often changes are taken in: 10s, 5m. [default: at once; a lake every 10s]"),
     ] = None,
+    lane: Annotated[
+        str | None,
+        typer.Option(
+            help="frames: let Spark collapse changes first, for DuckDB. [default: what the destination is for]"
+        ),
+    ] = None,
     special_values: Annotated[
         str | None,
         typer.Option(help="null, clamp or error: values the destination cannot hold. [default: null]"),
@@ -190,7 +196,7 @@ def replicate(
         raise typer.Exit(
             run_live(
                 PostgresSource(source, publication=publication),
-                destination_from_url(destination),
+                destination_from_url(destination, lane),
                 settings,
                 task,
                 _spark_settings(spark or []),
@@ -201,7 +207,7 @@ def replicate(
     raise typer.Exit(
         run_copy(
             PostgresSource(source, publication=publication),
-            destination_from_url(destination),
+            destination_from_url(destination, lane),
             mode,
             settings,
             _spark_settings(spark or []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from walrelay.errors import ConfigError, UnknownDestinationError
 
@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 GROUP = "walrelay.destinations"
 
 
-def destination_from_url(url: str) -> Destination:
+def destination_from_url(url: str, lane: str | None = None) -> Destination:
     """`duckdb:///relative`, `duckdb:////absolute`, `delta:///lake`, `iceberg:///lake`, `stdout:`, `null:`, and what
-    installed packages add."""
+    installed packages add. `lane`: by what it is to take changes, where it has a choice."""
     scheme = url.partition(":")[0]
     known = {one.name: one for one in entry_points(group=GROUP)}
     if scheme not in known:
         raise UnknownDestinationError(f"no such destination: {scheme or url}; there are {', '.join(sorted(known))}")
-    made: Destination = known[scheme].load()(url)
-    return made
+    make = known[scheme].load()
+    made: Destination = make(url)
+    if lane is None or made.capabilities.lane == lane:
+        return made
+    other: Destination = make(f"{url}{'&' if '?' in url else '?'}{urlencode({'lane': lane})}")
+    return other
 
 
 def path_in(url: str, kind: str, example: str) -> str:

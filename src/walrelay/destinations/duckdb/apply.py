@@ -18,6 +18,7 @@ from walrelay.decode.base import Tally
 from walrelay.decode.retarget import differs, retarget_struct
 from walrelay.destinations.duckdb.collapse import HELD, LAST, LINKS, TEMPORARY, Run
 from walrelay.destinations.duckdb.dialect import DUCKDB
+from walrelay.destinations.duckdb.landed import Landed, relation
 from walrelay.destinations.duckdb.progress import (
     WHOLE,
     Progress,
@@ -64,6 +65,7 @@ class Application:
         batch: EventBatch,
         special_values: SpecialValues,
         writer: Writer | None = None,
+        landed: Landed | None = None,
     ) -> None:
         self._connection = connection
         self._catalog = catalog
@@ -73,23 +75,30 @@ class Application:
         self._keeper = ShapeKeeper(connection, catalog, self._book)
         self._progress: dict[TableId, Progress] = {}
         self._shapes: dict[TableId, Shape] = {}
-        self.treated: dict[TableId, Counter[Special]] = {}
+        self._landed = landed or Landed()
+        self.treated: dict[TableId, Counter[Special]] = dict(self._landed.treated)
         """Values that DuckDB cannot hold, treated by policy."""
 
-    def run(self) -> int:
-        """Apply what is new of the batch; the number of changes taken."""
+    def news(self) -> tuple[list[TableChanges], dict[TableId, Shape]]:
+        """What is new of the batch, and what the tables look like now."""
         ranges = self._batch.ranges
         self._progress = self._book.all(None if ranges is None else [one.table for one in ranges])
         parts = [fresh for part in self._batch.tables() if (fresh := self._what_is_new(part)) is not None]
         self._shapes = self._book.shapes(
             [*(part.schema.id for part in parts), *(one.schema.id for one in self._batch.shapes)]
         )
+        return parts, self._shapes
+
+    def run(self) -> int:
+        """Apply what is new of the batch; the number of changes taken."""
+        parts, _ = self.news()
         count = 0
         small = self._small(parts)
         for part in parts:
             with _naming(part.schema):
                 for version, source, survey in self._sources(part, small):
-                    count += self._take(version, source, survey)
+                    taken = self._take(version, source, survey)
+                    count += self._landed.changes.get((part.schema.id, version.version), taken)
         for shown in self._batch.shapes:
             with _naming(shown.schema):
                 self._follow(shown)
@@ -129,6 +138,7 @@ class Application:
     def _small(self, parts: list[TableChanges]) -> dict[tuple[TableId, int], list[pa.RecordBatch]]:
         """The changes of those tables that have few, by table and schema version."""
         few = [part for part in parts if sum(file.rows for _, file in part.files) <= SMALL_ROWS]
+        few = [part for part in few if part.schema.id not in {table for table, _ in self._landed.runs}]
         found: dict[tuple[TableId, int], list[pa.RecordBatch]] = {
             (part.schema.id, version.version): [] for part in few for version, _ in part.files
         }
@@ -147,7 +157,11 @@ class Application:
         """For each run of changes in one schema version, in order: the version, a relation that holds them, and what is
         in it, if that is known."""
         runs = itertools.groupby(part.files, key=lambda pair: pair[0].version)
-        if (part.schema.id, part.files[0][0].version) in small:
+        if all((part.schema.id, version.version) in self._landed.runs for version, _ in part.files):
+            for number, files in runs:
+                version = next(files)[0]
+                yield version, relation(self._landed.runs[part.schema.id, number], version.schema), None
+        elif (part.schema.id, part.files[0][0].version) in small:
             for number, files in runs:
                 version = next(files)[0]
                 batches = small[part.schema.id, number]

@@ -10,15 +10,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
-from walrelay.destinations.capabilities import Capabilities
+from walrelay.destinations.capabilities import Capabilities, Lane
 from walrelay.destinations.duckdb.apply import Application
 from walrelay.destinations.duckdb.dialect import DIALECT, quoted
 from walrelay.destinations.duckdb.file import DuckDBFile, catalog_of, duckdb_module
+from walrelay.destinations.duckdb.landed import Landed
 from walrelay.destinations.duckdb.load import Loading, drop_unfinished
 from walrelay.destinations.duckdb.names import folded, refuse_twins
 from walrelay.destinations.duckdb.owner import Ownership, write_lock, writer_of
@@ -30,6 +31,7 @@ from walrelay.destinations.duckdb.verify import DuckDBLook
 from walrelay.destinations.urls import options_in, path_in
 from walrelay.destinations.verifying import Look
 from walrelay.errors import (
+    ConfigError,
     DestinationError,
     DestinationNotWritableError,
     NotVerifiableError,
@@ -42,6 +44,8 @@ from walrelay.stores.file_lock import FileLock
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from walrelay.destinations.duckdb.frame_lane import FrameLane
 
 SMALL_BYTES = 16 * 1024 * 1024
 """Landed files of up to this are loaded at once: some tenths of a second, rows counted as `weight` does."""
@@ -56,9 +60,6 @@ class DuckDBDestination(SimpleDestination):
     and the primary key, which also stands in each table's comment."""
 
     name = "duckdb"
-    capabilities = Capabilities(
-        kind="tables", takes_changes=True, lane="files", keeps_progress=True, atomic_across_tables=True
-    )
     dialect = DIALECT
 
     def __init__(
@@ -68,7 +69,13 @@ class DuckDBDestination(SimpleDestination):
         memory_limit: str | None = None,
         threads: int | None = None,
         piece_bytes: int | None = None,
+        lane: Lane = "files",
     ) -> None:
+        if lane not in ("files", "frames"):
+            raise ConfigError(f"DuckDB has no lane {lane}", hint="Use files, or frames.")
+        self.capabilities = Capabilities(
+            kind="tables", takes_changes=True, lane=lane, keeps_progress=True, atomic_across_tables=True
+        )
         self.path = Path(path)
         self._piece_bytes = piece_bytes
         settings = {"memory_limit": memory_limit, "threads": None if threads is None else str(threads)}
@@ -84,12 +91,18 @@ class DuckDBDestination(SimpleDestination):
         self._context: DestinationContext | None = None
         self._lock: FileLock | None = None
         self._id: str | None = None
+        self._frames: FrameLane | None = None
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        options = options_in(url, "memory_limit", "threads")
+        options = options_in(url, "memory_limit", "threads", "lane")
         threads = int(options["threads"]) if options.get("threads", "").isdigit() else None
-        return cls(path_in(url, "DuckDB", "out.duckdb"), memory_limit=options.get("memory_limit"), threads=threads)
+        return cls(
+            path_in(url, "DuckDB", "out.duckdb"),
+            memory_limit=options.get("memory_limit"),
+            threads=threads,
+            lane=cast("Lane", options.get("lane", "files")),
+        )
 
     def startup(self, context: DestinationContext) -> None:
         duckdb_module()
@@ -123,7 +136,7 @@ class DuckDBDestination(SimpleDestination):
         try:
             self._file.close()
         finally:
-            self._context = None
+            self._context = self._frames = None
             lock, self._lock = self._lock, None
             if lock is not None:
                 lock.release(remove=True)
@@ -131,7 +144,7 @@ class DuckDBDestination(SimpleDestination):
     def identity(self) -> Identity | None:
         return None if self._id is None else Identity(self._id, str(self.path.absolute()))
 
-    def staging_root(self) -> Path | None:
+    def staging_root(self) -> Path:
         return self.path.parent / f".{self.path.name}.walrelay"
 
     def drop_table_for_copy(self, schema: TableSchema) -> None:
@@ -264,16 +277,39 @@ class DuckDBDestination(SimpleDestination):
     def write_events(self, batch: EventBatch) -> WriteResult:
         """Everything of the batch that is new, with the position reached, in one transaction."""
         assert self._context is not None, "startup() comes first"
-        special_values, writer = self._context.settings.special_values, writer_of(self._context)
         if batch.ranges is None:
             self._always_look = True
         else:
             self._touched.update(one.table for one in batch.ranges)
+        with self._landed(batch) as landed:
+            return self._take(batch, landed)
+
+    @contextmanager
+    def _landed(self, batch: EventBatch) -> Iterator[Landed]:
+        """What Spark makes of the batch in the frame lane; nobody waits for the file meanwhile."""
+        assert self._context is not None, "startup() comes first"
+        if self.capabilities.lane == "files":
+            yield Landed()
+            return
+        with self._file.alone() as (connection, catalog):
+            connection.execute("BEGIN")
+            application = Application(connection, catalog, batch, self._context.settings.special_values)
+            parts, shapes = application.news()
+            connection.execute("ROLLBACK")
+        from walrelay.destinations.duckdb.frame_lane import FrameLane  # which loads Spark
+
+        self._frames = self._frames or FrameLane(self._context, self.staging_root())
+        with self._frames.landed(batch.log.storage, parts, shapes) as landed:
+            yield landed
+
+    def _take(self, batch: EventBatch, landed: Landed) -> WriteResult:
+        assert self._context is not None, "startup() comes first"
+        special_values, writer = self._context.settings.special_values, writer_of(self._context)
         for attempt in range(1, ATTEMPTS + 1):
             with self._file.alone() as (connection, catalog):
                 connection.execute("BEGIN")
                 try:
-                    application = Application(connection, catalog, batch, special_values, writer)
+                    application = Application(connection, catalog, batch, special_values, writer, landed)
                     count = application.run()
                 except duckdb_module().IOException as error:
                     # Compaction may have replaced a file since it was listed.
