@@ -33,3 +33,9 @@ def test_a_column_may_get_another_name_and_another_type_at_once() -> None:
     now = Column("n", INT8, attnum=1)
     steps = schema_steps(TABLE, replace(TABLE, columns=(now, B)))
     assert steps == (SchemaStep("rename", "a", now), SchemaStep("retype", "a", now))
+
+
+def test_without_numbers_a_column_is_its_name() -> None:
+    unknown = (replace(A, attnum=0), replace(B, name="c", attnum=0))
+    steps = schema_steps(TABLE, replace(TABLE, columns=unknown))
+    assert steps == (SchemaStep("drop", "b"), SchemaStep("add", "c", unknown[1]))

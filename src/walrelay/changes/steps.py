@@ -24,12 +24,13 @@ _ORDER = ("drop", "rename", "retype", "add")
 
 
 def schema_steps(before: TableSchema, after: TableSchema) -> tuple[SchemaStep, ...]:
-    """By attribute number: a column that was dropped and added again under its name is another one."""
-    old = {column.attnum or column.name: column for column in before.columns}
-    new = {column.attnum or column.name: column for column in after.columns}
-    steps = [SchemaStep("drop", column.name) for place, column in old.items() if place not in new]
-    for place, column in new.items():
-        was = old.get(place)
+    """By attribute number where both shapes know it, else by name: a column that was dropped and added again under its
+    name is another one."""
+    old = _found(before.columns, after.columns)
+    kept = {column.name for column in old.values()}
+    steps = [SchemaStep("drop", column.name) for column in before.columns if column.name not in kept]
+    for column in after.columns:
+        was = old.get(column.name)
         if was is None:
             steps.append(SchemaStep("add", column.name, column))
             continue
@@ -38,3 +39,16 @@ def schema_steps(before: TableSchema, after: TableSchema) -> tuple[SchemaStep, .
         if (was.type, was.as_text) != (column.type, column.as_text):
             steps.append(SchemaStep("retype", was.name, column))
     return tuple(sorted(steps, key=lambda step: _ORDER.index(step.kind)))
+
+
+def _found(before: tuple[Column, ...], after: tuple[Column, ...]) -> dict[str, Column]:
+    """What each of the later columns was, by its name now."""
+    by_number = {column.attnum: column for column in before if column.attnum}
+    found = {column.name: by_number[column.attnum] for column in after if column.attnum in by_number}
+    taken = {column.name for column in found.values()}
+    by_name = {column.name: column for column in before if column.name not in taken}
+    for column in after:
+        named = by_name.get(column.name)
+        if column.name not in found and named is not None and not (named.attnum and column.attnum):
+            found[column.name] = named
+    return found

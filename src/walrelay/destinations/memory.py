@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
+from walrelay.changes.steps import SchemaStep, schema_steps
+from walrelay.changes.table_changes import TableChanges
 from walrelay.decode.plain_rows import plain_rows
 from walrelay.destinations.base import SimpleDestination, WriteResult
 from walrelay.destinations.capabilities import Capabilities
+from walrelay.errors import CopyAgainError
 from walrelay.model.changes import Change
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
-from walrelay.model.schema import TableSchema
+from walrelay.model.schema import SchemaVersion, TableSchema
 
 Row = dict[str, Any]
 
@@ -32,6 +36,8 @@ class MemoryDestination(SimpleDestination):
         self.schemas: dict[str, TableSchema] = {}
         self.changes: list[Change] = []
         self._current: dict[str, _Rows] = {}
+        self._shapes: dict[TableId, tuple[TableSchema, Lsn]] = {}
+        """What each looks like, and since when."""
         self._applied: dict[TableId, Lsn] = {}
         self._whole: Lsn | None = None
         self._lock = threading.Lock()
@@ -46,18 +52,24 @@ class MemoryDestination(SimpleDestination):
         with self._lock:
             self.tables[name] = table
             self.schemas[name] = schema
+            self._shapes[schema.id] = schema, rows.snapshot_lsn or Lsn(0)
             self._current[name] = _Rows([row for batch in table.to_batches() for row in plain_rows(batch)])
         return WriteResult(durable=True, rows=table.num_rows)
 
     def write_events(self, batch: EventBatch) -> WriteResult:
         count = 0
         with self._lock:
-            identities = {str(part.schema.name): part.schema for part in batch.tables()}
+            parts = batch.tables()
+            for part in parts:
+                self._refuse_guesses(part)
+            homes = {(str(one.schema.name), one.version): one for part in parts for one in part.versions}
+            keys = {part.schema.id: part.key for part in parts}
             for change in batch.changes():
-                schema = identities[str(change.table)]
-                if change.end_lsn <= self._held(schema.id, batch):
+                version = homes[str(change.table), change.schema_version]
+                table = version.schema.id
+                if change.end_lsn <= self._held(table, batch):
                     continue
-                self._current.setdefault(str(change.table), _Rows([])).apply(change, schema.key_columns)
+                self._follow(version).apply(change, keys[table])
                 self.changes.append(change)
                 count += 1
             for table in self._taking_part(batch):
@@ -73,6 +85,28 @@ class MemoryDestination(SimpleDestination):
         """The rows of a table as dictionaries."""
         with self._lock:
             return self._current[table].all()
+
+    def _refuse_guesses(self, part: TableChanges) -> None:
+        """Before anything is taken: what older rows hold in a column may not be in the log."""
+        known, since = self._shapes.get(part.schema.id, (None, Lsn(0)))
+        if known is None:
+            return
+        shapes = [known, *(one.schema for one in part.versions if one.from_lsn > since)]
+        for step in (step for one, other in pairwise(shapes) for step in schema_steps(one, other)):
+            if step.kind == "retype" or (step.kind == "add" and step.column is not None and step.column.filled):
+                table = str(part.schema.name)
+                raise CopyAgainError(f"{table} was altered, in its column {step.name}", context={"table": table})
+
+    def _follow(self, version: SchemaVersion) -> _Rows:
+        """The table's rows, with the columns and under the name that it has now; never back to older ones."""
+        schema = version.schema
+        known, since = self._shapes.get(schema.id, (schema, Lsn(0)))
+        rows = self._current.pop(str(known.name), None) or _Rows([])
+        if version.from_lsn > since:
+            rows.alter(schema_steps(known, schema))
+            known, since = schema, version.from_lsn
+        self._current[str(known.name)], self._shapes[schema.id] = rows, (known, since)
+        return rows
 
     def _held(self, table: TableId, batch: EventBatch) -> Lsn:
         """Changes up to here were taken before."""
@@ -93,6 +127,17 @@ class _Rows:
 
     def all(self) -> list[Row]:
         return [dict(row) for row in self._rows]
+
+    def alter(self, steps: tuple[SchemaStep, ...]) -> None:
+        if not steps:
+            return
+        gone = {step.name for step in steps if step.kind == "drop"}
+        now = {step.name: step.column.name for step in steps if step.kind == "rename" and step.column}
+        new = {step.name: None for step in steps if step.kind == "add"}
+        self._rows = [
+            {**{now.get(name, name): value for name, value in row.items() if name not in gone}, **new}
+            for row in self._rows
+        ]
 
     def apply(self, change: Change, key: tuple[str, ...]) -> None:
         match change.op:

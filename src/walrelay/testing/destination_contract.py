@@ -32,6 +32,7 @@ from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.changes.rows import TableRows
 from walrelay.config.settings import MiB, copy_settings
 from walrelay.destinations.base import Destination, DestinationContext, WriteResult
+from walrelay.errors import CopyAgainError
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
@@ -115,6 +116,13 @@ STORIES = {
         "BEGIN; INSERT INTO keyed VALUES (5, 'never', 1); ROLLBACK",
     ],
 }
+
+ALTERED = [
+    "INSERT INTO keyed VALUES (1, 'a', 1), (2, 'b', 2)",
+    "ALTER TABLE keyed ADD COLUMN more int; INSERT INTO keyed VALUES (3, 'c', 3, 4)",
+    "ALTER TABLE keyed RENAME COLUMN note TO words; UPDATE keyed SET words = 'd', more = 1 WHERE id = 1",
+    "ALTER TABLE keyed DROP COLUMN paid; INSERT INTO keyed VALUES (4, 'e', 5); DELETE FROM keyed WHERE id = 2",
+]
 
 
 class ContractSource:
@@ -316,6 +324,20 @@ class DestinationContract:
         for end in source.commits():
             destination.write_events(source.batch(None, end))
             destination.write_events(source.batch(None, end))
+        assert self.held(destination) == source.contents()
+
+    def test_an_altered_table_is_followed_or_asked_for_again(
+        self, source: ContractSource, destination: Destination
+    ) -> None:
+        """Several shapes in one batch. Who cannot follow says which table it is, and is given a copy."""
+        self.copied(source, destination)
+        source.do(*ALTERED)
+        try:
+            destination.write_events(source.batch())
+        except CopyAgainError as error:
+            names = {error.context.get("table"), error.context.get("table_id")}
+            assert names & {"public.keyed", source.schema("keyed").id}, "the others are to go on without it"
+            source.copy(destination, "keyed")
         assert self.held(destination) == source.contents()
 
     def test_it_knows_how_far_each_table_is(self, source: ContractSource, destination: Destination) -> None:
