@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -29,12 +30,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What became of a write. Only `durable` moves progress: it is safe from a crash of anything."""
+    """What became of a write. Only `durable` moves progress: it is safe from a crash of anything.
+
+    A batch of changes may also be `accepted`: the pipeline then goes on with the next ones, as many at a time as
+    `Capabilities.in_flight` says, and moves progress when `later` gives a result that is durable. When one fails, those
+    behind it must fail too, since they build on it; everything since the last durable one comes again.
+    """
 
     durable: bool
     rows: int = 0
     treated: Mapping[TableId, Counter[Special]] = field(default_factory=dict)
     """Values of changes that the destination itself could not hold, treated by policy. (Of a copy the tasks count.)"""
+
+    later: Future[WriteResult] | None = field(default=None, compare=False)
+
+    @classmethod
+    def accepted(cls, later: Future[WriteResult]) -> WriteResult:
+        return cls(durable=False, later=later)
+
+    def settled(self) -> WriteResult:
+        """What became of it in the end; waits."""
+        return self if self.later is None else self.later.result().settled()
 
     def insist(self, what: str) -> WriteResult:
         """Itself, when it is durable."""
@@ -92,11 +108,24 @@ class DestinationContext:
 
 @runtime_checkable
 class Destination(Protocol):
-    """Where rows and changes go.
+    """Where rows and changes go. What a pipeline relies on, and `walrelay.testing.destination_contract` tests:
 
-    Obligations: calls may come from several threads, for different tables; every call may be repeated after a failure
-    and must then lead to the same state; a reader of the destination sees a table's old copy or the whole new one; an
-    error is one of `walrelay.errors` and carries no row value.
+    - **Again.** Every call may be repeated after a failure, wholly or as part of a longer range, and then leads to the
+      same state. Changes up to `applied_lsn` are not taken twice.
+    - **Together.** The changes of a table and the position that they reach are one transaction; with
+      `atomic_across_tables` those of all tables in a batch. A reader sees a table's old copy or the whole new one.
+    - **Its word wins.** After a restart what `applied_lsn` says counts, whatever the pipeline has recorded; None after
+      a copy, until changes came. A copy made anew forgets it (`drop_table_for_copy`), an older batch does not take it
+      back.
+    - **Order.** Batches come in order and end on a commit. A table is written by one call at a time; calls for
+      different tables may come from several threads.
+    - **Shapes.** A table has the columns of the last shape in a batch, followed by attribute number. Who cannot know
+      what older rows hold raises `CopyAgainError`, and is given a copy.
+    - **Values** are held exactly or treated by policy and counted (`WriteResult.treated`); a key is never treated.
+      A value that was not sent again is the one that the row had.
+    - **Errors** are those of `walrelay.errors` and carry no row value. One that names its table (`context["table"]`, or
+      `context["table_id"]`) stops that table alone; what is `retryable` is tried again.
+    - **Durable** is said only of what no crash can take away.
     """
 
     name: str

@@ -54,6 +54,8 @@ class Capabilities:
     atomic_across_tables: bool = False
     """Whether a reader sees all tables of a batch change at once."""
     batching: Batching = Batching()
+    in_flight: int = 1
+    """How many batches may be accepted and not durable yet (`WriteResult.accepted`)."""
     spark: SparkNeeds = SparkNeeds()
 
     @property

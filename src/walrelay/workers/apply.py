@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import wait
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from walrelay.backoff import delays
 from walrelay.changes.batch import EventBatch, TableRange
-from walrelay.destinations.base import Destination
+from walrelay.destinations.base import Destination, WriteResult
 from walrelay.errors import DestinationBusyError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.log.cuts import cuts
@@ -28,7 +31,7 @@ from walrelay.model.progress import Apply
 from walrelay.spark.secret_log import LazyAddress
 from walrelay.stores.base import PipelineStore
 from walrelay.workers.board import TableBoard
-from walrelay.workers.event_writer import EventWriter
+from walrelay.workers.event_writer import EventWriter, Flight
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +71,8 @@ class ApplyWorker:
         self._stopping = stopping
         self._is_paused = is_paused
         self._notify = notify
+        self._in_flight = max(1, destination.capabilities.in_flight)
+        self._flying: deque[Flight] = deque()
         self._every = every.total_seconds()
         self._due_at = 0.0
         """By the monotonic clock: before that nothing is taken."""
@@ -86,7 +91,7 @@ class ApplyWorker:
             if time.monotonic() < self._due_at:
                 return
             self._due_at = time.monotonic() + self._every
-            for end in cuts(self.log, self.position, to, self._destination.capabilities.batching.bytes):
+            for end in cuts(self.log, self._sent, to, self._destination.capabilities.batching.bytes):
                 if self._stopping.is_set() or self._is_paused():
                     return
                 self._apply(end)
@@ -102,9 +107,25 @@ class ApplyWorker:
             self.take(end)
         if self._lock.acquire(blocking=False):
             try:
+                self._look_after_flights()
                 self._boundary()
             finally:
                 self._lock.release()
+
+    def _look_after_flights(self) -> None:
+        """Also when no batch comes: record what has become durable, and send again what has not."""
+        if not self._flying:
+            return
+        to = self._sent
+        try:
+            self._land(room_for=0)
+        except WalrelayError as error:
+            self._abandon()
+            if self._board is None or not self._board.fail_named(error):
+                if not error.retryable:
+                    raise
+                self._notify(f"{error.message}; sent again")
+            self._apply(to)
 
     def _resume(self) -> Lsn:
         """Where to go on: the destination's own word counts, then what was recorded, then the log's start."""
@@ -123,17 +144,18 @@ class ApplyWorker:
         return start
 
     def _apply(self, to: Lsn) -> None:
-        """Write everything up to `to`, whatever it takes, then record it."""
-        if to <= self.position:
+        """Bring everything up to `to` on its way, whatever it takes. What is durable is recorded, in order; where the
+        destination lets several batches fly at a time, the last ones may be so only later."""
+        if to <= self._sent:
             return
         for delay in delays(FIRST_DELAY, LONGEST_DELAY):
-            ranges = self._board.ranges(to) if self._board is not None else None
             try:
-                self._write(ranges, to)
-                if self._board is not None:
-                    self._board.moved(ranges or (), to)
-                break
+                self._land(room_for=1)
+                self._send(self._board.ranges(to) if self._board is not None else None, to)
+                self._land(room_for=0)
+                return
             except WalrelayError as error:
+                self._abandon()
                 if self._board is not None and self._board.fail_named(error):
                     continue  # that table is out; the others go on without it
                 if not (error.retryable or isinstance(error, DestinationBusyError)):
@@ -141,20 +163,63 @@ class ApplyWorker:
                 self._notify(f"{error.message}; next attempt in {delay.total_seconds():.1f} s")
                 if self._stopping.wait(delay.total_seconds()):
                     return
-        self.position = to
-        self._record()
 
-    def _write(self, ranges: tuple[TableRange, ...] | None, to: Lsn) -> None:
+    @property
+    def _sent(self) -> Lsn:
+        """Up to where all was given to the destination."""
+        return self._flying[-1].to if self._flying else self.position
+
+    def _send(self, ranges: tuple[TableRange, ...] | None, to: Lsn) -> None:
         if ranges == ():
+            self._land(room_for=self._in_flight)
+            self.position = to
+            self._record()
             return
-        after = self.position if ranges is None else min(one.after for one in ranges)
-        log = self._address
-        batch = EventBatch(self.log, after, to, ranges, location=log.location, format=log.format, spark=self._spark)
+        for flight in self._flying:
+            # What flies is not sent again; a table that has come since does not fly.
+            flown = {one.table for one in flight.ranges or ()}
+            ranges = ranges and tuple(
+                replace(one, after=max(one.after, flight.to)) if one.table in flown else one for one in ranges
+            )
+        after = self._sent if ranges is None else min(one.after for one in ranges)
         hit("events.before_write")
-        result = self._writer.write(batch)
-        hit("events.after_write")
+        self._flying.append(self._writer.send(self._batch(after, to, ranges)))
+
+    def _batch(self, after: Lsn, to: Lsn, ranges: tuple[TableRange, ...] | None) -> EventBatch:
+        log = self._address
+        return EventBatch(self.log, after, to, ranges, location=log.location, format=log.format, spark=self._spark)
+
+    def _land(self, *, room_for: int) -> None:
+        """Record what has become durable; wait until so many more may fly."""
+        while self._flying and (self._flying[0].is_over or len(self._flying) > self._in_flight - room_for):
+            flight = self._flying[0]
+            self._took(flight.landed())
+            hit("events.after_write")
+            self._flying.popleft()
+            if self._board is not None:
+                self._board.moved(flight.ranges or (), flight.to)
+            self.position = flight.to
+            self._record()
+
+    def _abandon(self) -> None:
+        """Nobody knows what became of what flies: it comes again. Not before all of it is over."""
+        for flight in self._flying:
+            if flight.result.later is not None:
+                wait([flight.result.later])
+        self._flying.clear()
+
+    def _took(self, result: WriteResult) -> None:
         self.rows += result.rows
         self.applied_at = time.time()
+
+    def _write(self, ranges: tuple[TableRange, ...], to: Lsn) -> None:
+        """At once, beside what flies: tables that do not."""
+        if not ranges:
+            return
+        hit("events.before_write")
+        result = self._writer.write(self._batch(min(one.after for one in ranges), to, ranges))
+        hit("events.after_write")
+        self._took(result)
 
     def _record(self) -> None:
         hit("progress.before_record")

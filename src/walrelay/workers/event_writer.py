@@ -4,17 +4,36 @@ what is durable counts."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from walrelay.changes.batch import EventBatch
+from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.destinations.base import Destination, WriteResult
 from walrelay.log.manifest import Entry
 from walrelay.log.reader import LogReader
+from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special
 from walrelay.stores.base import PipelineStore
 from walrelay.workers.quarantine import QuarantineRule
 from walrelay.workers.treated import record_changes
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A batch that a destination was given."""
+
+    ranges: tuple[TableRange, ...] | None
+    to: Lsn
+    result: WriteResult
+    landed: Callable[[], WriteResult]
+    """Waits until it is durable; then what belongs to it is written down."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether `landed` need not wait."""
+        return self.result.later is None or self.result.later.done()
 
 
 class EventWriter:
@@ -33,16 +52,26 @@ class EventWriter:
         """Values that the destination has treated by policy since this was made."""
 
     def write(self, batch: EventBatch) -> WriteResult:
+        """Until it is durable."""
+        return self.send(batch).landed()
+
+    def send(self, batch: EventBatch) -> Flight:
+        """Until it is accepted."""
         entries = batch.entries()
         quarantine = self._rule.within(batch, entries)
         self._rule.check(batch, quarantine)
         self._keep_shapes(batch, entries)
-        result = self._destination.write_events(batch).insist(f"the changes up to {batch.to}")
-        self._rule.passed(batch, quarantine)
-        record_changes(self._store, result.treated)
-        for counts in result.treated.values():
-            self.treated.update(counts)
-        return result
+        result = self._destination.write_events(batch)
+
+        def landed() -> WriteResult:
+            done = result.settled().insist(f"the changes up to {batch.to}")
+            self._rule.passed(batch, quarantine)
+            record_changes(self._store, done.treated)
+            for counts in done.treated.values():
+                self.treated.update(counts)
+            return done
+
+        return Flight(batch.ranges, batch.to, result, landed)
 
     def _keep_shapes(self, batch: EventBatch, entries: list[Entry]) -> None:
         """What the destination, or anybody, asks the store about a table at an LSN is then right (SEMANTICS 17)."""
