@@ -54,6 +54,8 @@ from walrelay.postgres.identity import source_id, table_names
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
 from walrelay.postgres.source_migrations import install
+from walrelay.sources.feed import Feed
+from walrelay.sources.followed_log import FollowedLog
 from walrelay.spark.needs import check_session, settings_for
 from walrelay.spark.on_demand import SparkOnDemand
 from walrelay.spark.secret_log import LazyAddress
@@ -97,7 +99,8 @@ class Pipeline:
     its defaults, see `walrelay.spark.session.LOCAL_SETTINGS`). `settings` says how to copy, `capture` how to capture.
     `migrate_source` has the DDL trigger installed on the source when the pipeline starts (docs/how-to/follow-ddl.md).
     `begin_anew` makes a new slot, a new log and new copies when the old ones turn out to be lost, instead of raising
-    the error that says so; as long as all is well it does nothing.
+    the error that says so; as long as all is well it does nothing. `follow` runs no capture: somebody else's writes the
+    log, which any number of pipelines may follow, each at its own pace.
     """
 
     def __init__(
@@ -117,6 +120,7 @@ class Pipeline:
         capture: CaptureSettings | None = None,
         migrate_source: bool = False,
         begin_anew: bool = False,
+        follow: bool = False,
     ) -> None:
         if mode not in get_args(Mode):
             raise ConfigError(f"no such mode: {mode}", hint=f"This version has: {', '.join(get_args(Mode))}.")
@@ -131,8 +135,14 @@ class Pipeline:
             raise ConfigError(f"mode {mode} needs a place for the change log", hint='Pipeline(…, log="DIR")')
         if mode == "copy" and migrate_source:
             raise ConfigError("mode copy follows no DDL", hint="Leave migrate_source out, or use mode both or changes.")
+        if follow and (mode == "copy" or begin_anew):
+            raise ConfigError(
+                "a pipeline that follows a log of somebody else's neither makes one anew nor does without",
+                hint="Leave out follow (--follow), or use mode both or changes, without begin_anew.",
+            )
         self.id = id
         self.log = log
+        self.follow = follow
         self.slot = slot or default_slot(source.publication)
         self.capture = capture or capture_settings()
         self.destination = destination
@@ -306,7 +316,7 @@ class Pipeline:
                 tables = published_tables(connection, self.source.publication)  # raises when there is none
                 identity = source_id(connection)
                 source_lsn = flushed_lsn(connection)
-            process = self._capture_process(location, until)
+            process = self._feed(location, until)
             before = self._treated(location)
             self.destination.startup(self._context(tables, identity))
             try:
@@ -397,6 +407,12 @@ class Pipeline:
             expected=self._remembered_destination() if runs_on else None,
         )
 
+    def _feed(self, location: str, until: Until | None) -> Feed:
+        if not self.follow:
+            return self._capture_process(location, until)
+        patience = SLOT_TIMEOUT.total_seconds() if until is not None else None
+        return FollowedLog(location, patience=patience, notify=self._listener.notice)
+
     def _capture_process(self, location: str, until: Until | None) -> CaptureProcess:
         ack: Ack = self.capture.ack or ("destination" if open_storage(location).local else "log")
         return CaptureProcess(
@@ -424,7 +440,7 @@ class Pipeline:
         self,
         location: str,
         lineage: Lineage,
-        process: CaptureProcess,
+        process: Feed,
         staging: Path,
         lock: PipelineLock,
         source_lsn: Lsn,
@@ -455,7 +471,7 @@ class Pipeline:
             stopping=self._stopping,
         )
 
-    def _wait_for_log(self, process: CaptureProcess, location: str) -> Lineage | None:
+    def _wait_for_log(self, process: Feed, location: str) -> Lineage | None:
         """Capture makes the log once it has its slot; None when stopped before that."""
         storage = open_storage(location)
         while (lineage := read_lineage(storage)) is None:

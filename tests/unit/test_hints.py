@@ -27,6 +27,7 @@ ELSEWHERE = {
     "::test_a_row_that_a_filter_lets_in_without_a_value_is_refused_by_name_and_copied_after_the_remedy",
     "log.gone": "spark/test_identity.py::test_a_backup_that_the_log_does_not_reach_is_copied_again",
     "log.in_use": "faults/test_capture_refusals.py::test_a_second_capture_on_the_same_log",
+    "log.not_fed": "spark/test_followed_log.py::test_a_log_that_nobody_writes_is_not_waited_for_for_ever",
     "source.connection_lost": "faults/test_lost_connection.py::test_the_table_is_copied_again_from_its_start",
     "source.leaf_identity": "spark/test_keys.py"
     "::test_a_partition_with_another_identity_than_its_root_is_refused_by_name",

@@ -160,6 +160,9 @@ def replicate(
             "--begin-anew", help="Where slot, log or destination turn out to be lost: make them anew, and copy again."
         ),
     ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Capture nothing: `walrelay capture` elsewhere writes the log at --log.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Bring the tables of a publication, or their changes, to a destination; exit code 0 when all is durable."""
@@ -192,6 +195,7 @@ def replicate(
             capture=capture_settings(ack=ack, retain_age=retain_age, accept_timeline=accept_timeline),
             migrate_source=migrate_source,
             begin_anew=begin_anew,
+            follow=follow,
         )
         raise typer.Exit(
             run_live(

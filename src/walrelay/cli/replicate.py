@@ -36,6 +36,7 @@ class LiveTask:
     capture: CaptureSettings
     migrate_source: bool = False
     begin_anew: bool = False
+    follow: bool = False
 
 
 def run_live(
@@ -66,6 +67,7 @@ def run_live(
                 capture=task.capture,
                 migrate_source=task.migrate_source,
                 begin_anew=task.begin_anew,
+                follow=task.follow,
             )
             listener.watch(pipeline)
             with graceful_stop(pipeline.shutdown, listener.notice), _own_session():

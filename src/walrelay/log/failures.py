@@ -105,6 +105,16 @@ class LogNotFoundError(LogError):
     default_hint = "Give the directory that `walrelay capture --log` writes to."
 
 
+class LogNotFedError(LogError):
+    """A pipeline that only follows a change log waits for somebody who writes to it."""
+
+    code = "log.not_fed"
+    default_hint = (
+        "Run `walrelay capture` with the same --log, or let the pipeline capture by itself: leave out --follow, with"
+        " the slot of that capture (--slot)."
+    )
+
+
 class LogSchemaChangedError(LogError):
     """The table's columns change within the range that is read as one table."""
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from walrelay.capture.process import CaptureProcess
 from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
@@ -15,6 +14,7 @@ from walrelay.log.reader import LogReader
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.postgres.source import PostgresSource
+from walrelay.sources.feed import Feed
 from walrelay.spark.on_demand import SparkOnDemand
 from walrelay.spark.secret_log import LazyAddress
 from walrelay.stores.base import PipelineLock, PipelineStore
@@ -45,7 +45,7 @@ class LiveParts(RunParts):
     address: LazyAddress
     """The same, for Spark."""
     lineage: Lineage
-    process: CaptureProcess
+    process: Feed
     lock: PipelineLock
     source_lsn: Lsn
     """Where the source's WAL ended at the start."""

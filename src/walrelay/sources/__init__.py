@@ -1,0 +1,1 @@
+"""Where changes come from, and what brings them into a change log."""
