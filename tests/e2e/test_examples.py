@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import deltalake
 import psycopg
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from walrelay.capture.capture import Capture
 from walrelay.postgres.source import PostgresSource
@@ -72,6 +74,19 @@ def test_streaming_changes_on_local_spark_and_on_a_cluster(shop: str, tmp_path: 
     # One worker is enough to be another machine; two of them work in tests/spark/test_cluster.py.
     with SparkCluster(workers=1) as cluster:
         assert run("stream_changes.py", str(log), cluster.url) == expected
+
+
+@pytest.mark.parametrize("name", ["into_delta.py", "into_iceberg.py"])
+def test_tables_in_a_lake(name: str, shop: str, tmp_path: Path) -> None:
+    assert run(name, shop, "p", str(tmp_path)) == "2 rows copied, 0 changes\n"
+    lake = tmp_path / "lake"
+    if name == "into_delta.py":
+        assert deltalake.DeltaTable(str(lake / "public" / "orders")).count() == 2
+    else:
+        catalog = SqlCatalog("walrelay", uri=f"sqlite:///{lake / 'catalog.db'}")
+        assert catalog.load_table("public.orders").scan().count() == 2
+    with psycopg.connect(shop, autocommit=True) as connection:
+        connection.execute("SELECT pg_drop_replication_slot(%s)", (name.removesuffix(".py"),))
 
 
 def test_every_example_is_run() -> None:
