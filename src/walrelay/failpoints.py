@@ -29,6 +29,7 @@ NAMES: Final = frozenset(
         "events.before_write",
         "events.after_write",
         "destination.before_commit",
+        "destination.committed",
         "destination.ddl",
         "destination.piece",
         "progress.before_record",

@@ -24,6 +24,8 @@ from walrelay.testing.failpoints import ENVIRONMENT
 
 CHILD = Path(__file__).with_name("pipeline_child.py")
 PATIENCE = 90.0
+OF_LAKES = {"destination.committed"}
+"""Places that only lakes pass; tests/lake/test_lake_crashes.py kills drivers there."""
 
 
 class Driver:

@@ -21,7 +21,7 @@ from tests.faults.capture_kit import (
     streaming_early,
     wait_until,
 )
-from tests.faults.pipeline_kit import Driver, assert_ledger_is_whole, drop_slot, finish
+from tests.faults.pipeline_kit import OF_LAKES, Driver, assert_ledger_is_whole, drop_slot, finish
 from tests.repetitions import some
 from walrelay.failpoints import NAMES
 
@@ -134,7 +134,7 @@ def at_work(found: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def test_every_place_is_passed() -> None:
-    assert {*OF_A_SLOT, *OF_A_COPY, *OF_CHANGES, *OF_CAPTURE} == NAMES
+    assert {*OF_A_SLOT, *OF_A_COPY, *OF_CHANGES, *OF_CAPTURE, *OF_LAKES} == NAMES
 
 
 def test_spark_workers_killed_at_every_place_lose_nothing_and_double_nothing(

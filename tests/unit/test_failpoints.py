@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import psutil
 import pytest
 
 from tests.faults.capture_kit import wait_until
-from walrelay.failpoints import arm
+from walrelay.failpoints import NAMES, arm
 
+SOURCE = Path(__file__).parents[2] / "src" / "walrelay"
 CHILD = """
 import sys
 from walrelay.failpoints import arm, hit
@@ -51,3 +53,9 @@ def test_a_process_stops_at_the_place_that_is_asked_for_and_once(tmp_path: Path)
 def test_an_unknown_place_is_refused() -> None:
     with pytest.raises(ValueError, match="no such failpoint: ack\\.sometimes"):
         arm("ack.sometimes=kill")
+
+
+def test_every_place_that_the_code_passes_can_be_armed_and_no_other() -> None:
+    texts = [file.read_text() for file in SOURCE.rglob("*.py")]
+    passed = {name for text in texts for name in re.findall(r"\bhit\(\"([^\"]+)\"\)", text)}
+    assert passed == NAMES
