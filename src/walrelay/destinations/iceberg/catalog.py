@@ -64,8 +64,9 @@ class Catalog:
             return
         try:
             self._catalog.createNamespace(namespace, self.strings({}))
-        except Py4JJavaError as error:
-            if not _is(error, "AlreadyExistsException"):  # another table's copy was quicker
+        except Py4JJavaError:
+            # Another table's copy may have been quicker, of which each kind of catalog complains in its own way.
+            if not self._catalog.namespaceExists(namespace):
                 raise
 
     def load(self, place: Place) -> Any | None:
