@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -53,6 +54,23 @@ def test_a_line_of_progress_counts_while_the_table_says_what_it_said(tmp_path: P
     assert again.reached(9, Lsn(0)) is None
     again.forget(8)
     assert ProgressFile(path).reached(8, Lsn(0)) is None
+
+
+def test_progress_is_recorded_and_forgotten_by_several_threads(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    file = ProgressFile(path)
+
+    def work(first: int) -> None:
+        for turn in range(1, 40):
+            file.record({first + number: Lsn(0) for number in range(turn)}, Lsn(turn))
+            file.forget(first)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(0, 4000, 1000)))
+    kept = ProgressFile(path)
+    for first in range(0, 4000, 1000):
+        assert kept.reached(first, Lsn(0)) is None
+        assert kept.reached(first + 37, Lsn(0)) == Lsn(39)
 
 
 def test_needs_join_what_the_user_has_set() -> None:

@@ -7,6 +7,7 @@ counts only as long as the table still says what it said when the line was writt
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +17,11 @@ from walrelay.model.names import TableId
 
 
 class ProgressFile:
-    """Of one pipeline, in the lake's own directory."""
+    """Of one pipeline, in the lake's own directory. Batches and catch-ups write to it at the same time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = threading.Lock()
         self._lines: dict[TableId, tuple[int, int]] = {}
         with suppress(FileNotFoundError, ValueError):
             self._lines = {int(table): (own, to) for table, (own, to) in json.loads(path.read_text()).items()}
@@ -31,14 +33,16 @@ class ProgressFile:
 
     def record(self, own: Mapping[TableId, Lsn], to: Lsn) -> None:
         """These tables say what `own` has for them, and hold all up to `to`. An older batch takes nothing back."""
-        further = {table: said for table, said in own.items() if (self.reached(table, said) or Lsn(0)) < to}
-        self._lines.update({table: (int(said), int(to)) for table, said in further.items()})
-        if further:
-            self._write()
+        with self._lock:
+            further = {table: said for table, said in own.items() if (self.reached(table, said) or Lsn(0)) < to}
+            self._lines.update({table: (int(said), int(to)) for table, said in further.items()})
+            if further:
+                self._write()
 
     def forget(self, table: TableId) -> None:
-        if self._lines.pop(table, None) is not None:
-            self._write()
+        with self._lock:
+            if self._lines.pop(table, None) is not None:
+                self._write()
 
     def _write(self) -> None:
         # A line that is lost with the machine is no harm, one that is half written would be.
