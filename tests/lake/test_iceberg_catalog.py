@@ -20,7 +20,7 @@ def test_tables_made_side_by_side_share_the_namespace_that_one_of_them_makes(
     tmp_path: Path, lake_spark: SparkSession
 ) -> None:
     session = lake_spark.newSession()
-    for name, value in IcebergDestination(tmp_path).spark_needs.settings.items():
+    for name, value in IcebergDestination(tmp_path).capabilities.spark.settings.items():
         session.conf.set(name, value)
     catalog = Catalog(session)
     together, columns = Barrier(SIDE_BY_SIDE), catalog.schema("id int")
