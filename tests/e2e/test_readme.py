@@ -84,6 +84,12 @@ def test_the_page_about_the_change_log_works_as_it_stands(shop: str, tmp_path: P
         run_command(command, shop, tmp_path)
 
 
+def test_the_page_about_duckdb_works_as_it_stands(shop: str, tmp_path: Path) -> None:
+    (command,) = commands("docs/destinations/duckdb.md")
+    run_command(command, shop, tmp_path)
+    assert (tmp_path / "shop.duckdb").exists()
+
+
 def test_the_page_about_testing_works_as_it_stands(tmp_path: Path) -> None:
     pipeline, contract = blocks("python", "docs/testing.md")
     (tmp_path / "test_orders.py").write_text(pipeline)
