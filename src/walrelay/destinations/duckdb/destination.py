@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Self, cast
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
-from walrelay.destinations.capabilities import Capabilities, Lane
+from walrelay.destinations.capabilities import Capabilities, Lane, SparkNeeds
 from walrelay.destinations.duckdb.apply import Application
 from walrelay.destinations.duckdb.dialect import DIALECT, quoted
 from walrelay.destinations.duckdb.file import DuckDBFile, catalog_of, duckdb_module
-from walrelay.destinations.duckdb.landed import Landed
+from walrelay.destinations.duckdb.landed import FRAME_SETTINGS, Landed
 from walrelay.destinations.duckdb.load import Loading, drop_unfinished
 from walrelay.destinations.duckdb.names import folded, refuse_twins
 from walrelay.destinations.duckdb.owner import Ownership, write_lock, writer_of
@@ -74,7 +74,12 @@ class DuckDBDestination(SimpleDestination):
         if lane not in ("files", "frames"):
             raise ConfigError(f"DuckDB has no lane {lane}", hint="Use files, or frames.")
         self.capabilities = Capabilities(
-            kind="tables", takes_changes=True, lane=lane, keeps_progress=True, atomic_across_tables=True
+            kind="tables",
+            takes_changes=True,
+            lane=lane,
+            keeps_progress=True,
+            atomic_across_tables=True,
+            spark=SparkNeeds(settings=FRAME_SETTINGS if lane == "frames" else {}),
         )
         self.path = Path(path)
         self._piece_bytes = piece_bytes

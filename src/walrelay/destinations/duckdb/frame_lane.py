@@ -19,7 +19,7 @@ from walrelay.changes.table_changes import TableChanges
 from walrelay.decode.base import Target
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.dialect import DIALECT, DUCKDB
-from walrelay.destinations.duckdb.landed import Landed
+from walrelay.destinations.duckdb.landed import FRAME_SETTINGS, Landed
 from walrelay.destinations.duckdb.progress import Shape
 from walrelay.destinations.lake.failures import naming
 from walrelay.destinations.lake.sessions import Sessions
@@ -29,7 +29,6 @@ from walrelay.model.schema import TableSchema
 
 FRAMES = Target("duckdb frames", DUCKDB.holds, uuid_as_text=True, time_as_text=True)
 """What Spark is asked for: uuid and time as text, which DuckDB casts; ±infinity as it is."""
-_SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 
 
 class FrameLane:
@@ -38,7 +37,7 @@ class FrameLane:
     def __init__(self, context: DestinationContext, root: Path) -> None:
         self._context = context
         self._root = root
-        self._sessions = Sessions(context.spark, _SETTINGS)
+        self._sessions = Sessions(context.spark, FRAME_SETTINGS)
 
     @contextmanager
     def landed(self, storage: Storage, parts: list[TableChanges], shapes: Mapping[TableId, Shape]) -> Iterator[Landed]:

@@ -13,6 +13,8 @@ from walrelay.model.special import Special
 
 LANDED = replace(DIALECT, own={**DIALECT.own, "interval": "STRUCT(months INTEGER, days INTEGER, microseconds BIGINT)"})
 """What DuckDB calls the columns of a change in the log."""
+FRAME_SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""For Spark, so that it writes times as the log has them."""
 Run = tuple[TableId, int]
 """A table's changes under one schema version."""
 
