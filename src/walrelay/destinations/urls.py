@@ -26,7 +26,12 @@ def destination_from_url(url: str, lane: str | None = None) -> Destination:
     made: Destination = make(url)
     if lane is None or made.capabilities.lane == lane:
         return made
-    other: Destination = make(f"{url}{'&' if '?' in url else '?'}{urlencode({'lane': lane})}")
+    try:
+        other: Destination = make(f"{url}{'&' if '?' in url else '?'}{urlencode({'lane': lane})}")
+    except ConfigError as error:
+        raise ConfigError(
+            f"{scheme} takes changes by the lane {made.capabilities.lane}, not {lane}", hint="Leave out --lane."
+        ) from error
     return other
 
 
