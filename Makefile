@@ -121,8 +121,8 @@ fuzz: env ## feed the decoder 100 000 damaged streams
 	$(BIN)/python -m benchmarks fuzz $(ARGS)
 
 # The tests that repeat something by tests/repetitions.py: here all of it.
-REPEATED := tests/faults tests/e2e/test_demo.py tests/spark/test_cluster.py tests/spark/test_handover.py \
-	tests/spark/test_frames.py tests/integration/test_change_road.py tests/integration/test_duckdb_events.py
+REPEATED := tests/faults tests/contract tests/e2e/test_demo.py tests/spark/test_cluster.py tests/spark/test_handover.py \
+	tests/spark/test_frames.py tests/spark/test_duckdb_frames.py tests/integration/test_change_road.py tests/integration/test_duckdb_events.py
 
 kills: jdk env ## kill drivers, workers, capture and demos at every place, with every seed (make test does some)
 	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest $(REPEATED) $(ARGS)
