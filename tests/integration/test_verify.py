@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -140,6 +141,31 @@ def test_nothing_is_reported_where_nothing_differs(followed: Followed) -> None:
         "public.tokens": 50,
         "public.words": 6,
     }
+
+
+def test_others_who_look_at_the_slot_are_waited_for(followed: Followed) -> None:
+    """WAL goes on without changes of ours, so that the slot is asked; meanwhile it is taken, again and again."""
+    peek = "SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
+    stopping = threading.Event()
+
+    def look() -> None:
+        with psycopg.connect(followed.url, autocommit=True) as connection:
+            while not stopping.wait(0.01):
+                with suppress(psycopg.errors.ObjectInUse):
+                    connection.execute(f"{peek} 'publication_names', 'p')", (followed.slot,))  # type: ignore[call-overload]
+
+    followed.sql("SELECT pg_logical_emit_message(false, 'other', repeat('x', 1000)) FROM generate_series(1, 5000)")
+    plant(followed)
+    others = [threading.Thread(target=look)]
+    for one in others:
+        one.start()
+    try:
+        mended = followed.verify(repair=True)
+    finally:
+        stopping.set()
+        for one in others:
+            one.join()
+    assert mended.exit_code == 0, mended.to_json()
 
 
 def test_every_planted_difference_is_found_by_its_key_and_mended(followed: Followed) -> None:

@@ -18,7 +18,7 @@ from walrelay.postgres.sql import statement
 
 POLL_SECONDS = 0.02
 LOOK_SECONDS = 1.0
-"""Between two looks at the slot."""
+"""Between two looks at a slot that somebody reads."""
 MOST_CHANGES = 20_000
 """So many changes that the log does not have yet are looked at, where nobody reads the slot."""
 _COMMIT = struct.Struct("!cBQQQ")
@@ -43,23 +43,29 @@ def log_reaches(
                 # The slot shows what is flushed, and a snapshot may see more.
                 is_flushed = lsn - wal_end(connection).flushed <= PAGE_HEADER
                 if found.active_pid is None and is_flushed:
-                    if _nothing_waits(connection, slot, source.publication, log.end()):
+                    waits = _something_waits(connection, slot, source.publication, log.end())
+                    if waits is False:
                         return True
-                    if not is_running():
+                    if waits and not is_running():
                         return False
+                    if waits is None:
+                        looked = 0.0  # it looks for a moment only
         if now > deadline:
             return False
         time.sleep(POLL_SECONDS)
     return True
 
 
-def _nothing_waits(connection: Connection, slot: str, publication: str, end: Lsn) -> bool:
-    """Whether the slot has no transaction that ends after `end`. Reads it without taking anything out."""
+def _something_waits(connection: Connection, slot: str, publication: str, end: Lsn) -> bool | None:
+    """Whether the slot has a transaction that ends after `end`, or may have; None while somebody else looks at it, such
+    as the comparison of another table. Reads it without taking anything out."""
     given = {"slot": slot, "publication": publication, "most": MOST_CHANGES}
     try:
         rows = connection.execute(statement("waiting_commits"), given).fetchall()
+    except psycopg.errors.ObjectInUse:
+        return None
     except (psycopg.Error, SourceError):
-        return False  # in use again, or no right to: nobody can say
+        return True  # no right to: nobody can say
     if rows and rows[-1].changes >= MOST_CHANGES:
-        return False
-    return all(Lsn(_COMMIT.unpack_from(bytes(row.data))[3]) <= end for row in rows)
+        return True
+    return any(Lsn(_COMMIT.unpack_from(bytes(row.data))[3]) > end for row in rows)
