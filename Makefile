@@ -127,7 +127,7 @@ REPEATED := tests/faults tests/contract tests/e2e/test_demo.py tests/spark/test_
 kills: jdk env ## kill drivers, workers, capture and demos at every place, with every seed (make test does some)
 	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest $(REPEATED) $(ARGS)
 
-lakes: jdk env ## run the whole contract of destinations on lakes (make test runs a part)
+lakes: jdk env ## run the whole contract of destinations on lakes, and kill drivers at every place (make test does some)
 	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest tests/lake $(ARGS)
 
 soak: jdk env ## kill pipelines at 30 random moments and compare

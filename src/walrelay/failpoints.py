@@ -32,6 +32,7 @@ NAMES: Final = frozenset(
         "destination.committed",
         "destination.ddl",
         "destination.piece",
+        "destination.staged",
         "progress.before_record",
         "progress.after_record",
         "copy.during",

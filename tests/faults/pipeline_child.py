@@ -17,7 +17,10 @@ from saying import say
 
 from walrelay.capture import process as capture_process
 from walrelay.config.settings import capture_settings, copy_settings
+from walrelay.destinations.base import Destination
+from walrelay.destinations.delta.destination import DeltaDestination
 from walrelay.destinations.duckdb.destination import DuckDBDestination
+from walrelay.destinations.iceberg.destination import IcebergDestination
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import arm
 from walrelay.model.names import TableName
@@ -43,6 +46,16 @@ class Telling(Silent):
         say("notice", message)
 
 
+def destination(task: dict[str, Any], directory: Path) -> Destination:
+    match task.get("lake"):
+        case "delta":
+            return DeltaDestination(directory / "lake")
+        case "iceberg":
+            return IcebergDestination(directory / "lake")
+        case _:
+            return DuckDBDestination(directory / "out.duckdb", piece_bytes=task["piece_bytes"])
+
+
 def main(text: str) -> int:
     task = json.loads(text)
     directory = Path(task["directory"])
@@ -50,14 +63,14 @@ def main(text: str) -> int:
     capture_process.LONGEST_DELAY = timedelta(seconds=0.5)  # it is killed more often than in any life
     pipeline = Pipeline(
         PostgresSource(task["url"], publication="p"),
-        DuckDBDestination(directory / "out.duckdb", piece_bytes=task["piece_bytes"]),
+        destination(task, directory),
         SqliteStore(directory / "state.sqlite", "killed"),
         mode="both",
         id="killed",
         log=directory / "log",
         slot=task["slot"],
         listener=Telling(),
-        settings=copy_settings(retry_delay=0.1),
+        settings=copy_settings(retry_delay=0.1, every=0.2 if task.get("lake") else None),
         spark_settings=task.get("spark"),
         capture=capture_settings(**{"segment_age": 0.02, "retry_delay": 0.05, **task["capture"]}),
         **task.get("pipeline", {}),

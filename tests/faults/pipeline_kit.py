@@ -24,7 +24,7 @@ from walrelay.testing.failpoints import ENVIRONMENT
 
 CHILD = Path(__file__).with_name("pipeline_child.py")
 PATIENCE = 90.0
-OF_LAKES = {"destination.committed"}
+OF_LAKES = {"destination.committed", "destination.staged"}
 """Places that only lakes pass; tests/lake/test_lake_crashes.py kills drivers there."""
 
 
@@ -44,6 +44,7 @@ class Driver:
         capture: dict[str, Any] | None = None,
         capture_failpoints: str = "",
         pipeline: dict[str, Any] | None = None,
+        lake: str | None = None,
     ) -> None:
         task: dict[str, Any] = {
             "url": url,
@@ -55,6 +56,7 @@ class Driver:
             "piece_bytes": piece_bytes,
             "capture": capture or {},
             "pipeline": pipeline or {},
+            "lake": lake,
         }
         self._errors = (directory / "driver.err").open("ab")
         self.process = subprocess.Popen(
@@ -89,9 +91,9 @@ class Driver:
             if line.startswith(word):
                 return line
 
-    def wait_killed(self) -> None:
+    def wait_killed(self, seconds: float = PATIENCE) -> None:
         """Until the failpoint has killed it."""
-        assert self.has_ended(within=PATIENCE), f"it was not killed; it said {self.said}"
+        assert self.has_ended(within=seconds), f"it was not killed; it said {self.said}"
         code = self.process.returncode
         assert code == -signal.SIGKILL, f"it ended with {code} and was not killed; it said {self.said}"
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.lake.lake_kit import DeltaLake, IcebergLake, Lake
 from tests.repetitions import ALL_KILLS
 from tests.session_kit import JAVA_OPTIONS, session_with
 from walrelay.destinations.capabilities import SparkNeeds
@@ -38,6 +40,11 @@ def lake_spark() -> SparkSession:
         pytest.skip(
             f"the packages of the lakes ({', '.join(NEEDS.packages)}) could not be had from Maven: {error.hint}"
         )
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path, lake_spark: SparkSession) -> Lake:
+    return (DeltaLake if request.param == "delta" else IcebergLake)(tmp_path / "lake")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

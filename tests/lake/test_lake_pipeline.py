@@ -10,16 +10,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import deltalake
 import psycopg
-import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from walrelay import DeltaDestination, IcebergDestination, Pipeline, PostgresSource, SqliteStore
-from walrelay.destinations.base import Destination
-from walrelay.workers.report import Silent
+from tests.faults.pipeline_kit import drop_slot
+from tests.lake.lake_kit import Lake, catch_up
 
 TABLES = """
 CREATE TYPE mood AS ENUM ('sad', 'ok');
@@ -44,98 +40,16 @@ ROW = """SELECT to_jsonb(t) - '{took,span,raw,made,seen,paid,any_number}'::text[
     || jsonb_build_object('paid', paid::text, 'any_number', any_number::text) FROM orders t ORDER BY id"""
 
 
-class Notices(Silent):
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-
-    def notice(self, message: str) -> None:
-        self.heard.append(message)
-
-
-class DeltaLake:
-    """Read by delta-rs."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def destination(self) -> Destination:
-        return DeltaDestination(self.path)
-
-    def held(self, name: str) -> list[dict[str, Any]]:
-        table = deltalake.DeltaTable(str(self.path / "public" / name))
-        found = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
-        return pa.table(found).to_pylist()
-
-    def names(self) -> set[str]:
-        return {one.parent.name for one in self.path.glob("public/*/_delta_log")}
-
-    def widened(self, spark: SparkSession, name: str, columns: str) -> list[tuple[Any, ...]]:
-        """delta-rs does not read such a table yet, but Spark does."""
-        found = spark.sql(f"SELECT {columns} FROM delta.`{self.path / 'public' / name}`")
-        return [tuple(row) for row in found.collect()]
-
-
-class IcebergLake:
-    """Read by pyiceberg."""
-
-    def __init__(self, path: Path, spark: SparkSession) -> None:
-        self.path = path
-
-    def destination(self) -> Destination:
-        return IcebergDestination(self.path)
-
-    @property
-    def catalog(self) -> SqlCatalog:
-        return SqlCatalog("walrelay", uri=f"sqlite:///{self.path / 'catalog.db'}", warehouse=self.path.as_uri())
-
-    def held(self, name: str) -> list[dict[str, Any]]:
-        rows = self.catalog.load_table(("public", name)).scan().to_arrow().to_pylist()
-        assert isinstance(rows, list)
-        return rows
-
-    def names(self) -> set[str]:
-        return {name for _, name in self.catalog.list_tables("public")}
-
-    def widened(self, spark: SparkSession, name: str, columns: str) -> list[tuple[Any, ...]]:
-        return [tuple(row[column] for column in columns.split(", ")) for row in self.held(name)]
-
-
-Lake = DeltaLake | IcebergLake
-
-
-@pytest.fixture(params=["delta", "iceberg"])
-def lake(request: pytest.FixtureRequest, tmp_path: Path, lake_spark: SparkSession) -> Lake:
-    return DeltaLake(tmp_path / "lake") if request.param == "delta" else IcebergLake(tmp_path / "lake", lake_spark)
-
-
 @pytest.fixture
 def caught_up(database: str, tmp_path: Path, lake_spark: SparkSession, lake: Lake) -> Iterator[Callable[[], list[str]]]:
     """Runs the pipeline until it has caught up; what it said."""
     slot = f"lake_{uuid4().hex[:12]}"
 
     def run() -> list[str]:
-        store, notices = SqliteStore(tmp_path / "state.db", "walrelay"), Notices()
-        pipeline = Pipeline(
-            PostgresSource(database, publication="p"),
-            lake.destination(),
-            store,
-            mode="both",
-            spark=lake_spark,
-            listener=notices,
-            log=tmp_path / "log",
-            slot=slot,
-        )
-        try:
-            pipeline.run("caught-up")
-        finally:
-            store.close()
-        return notices.heard
+        return catch_up(tmp_path, database, slot, lake, lake_spark).heard
 
     yield run
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (slot,)
-        )
+    drop_slot(database, slot)
 
 
 def number(value: float | None) -> str | None:

@@ -19,6 +19,7 @@ from walrelay.destinations.lake.format import COPIED, Facts, Held, LakeFormat, P
 from walrelay.destinations.lake.names import directory_name
 from walrelay.destinations.lake.sessions import set_for
 from walrelay.errors import DestinationError
+from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.schema import TableSchema
@@ -162,6 +163,7 @@ class IcebergFormat(LakeFormat):
         """A statement that was staged and not published is seen by nobody; the next one is made of what was there."""
         for attempt in range(_TRIES):
             staged = self._staged(spark, held, reached, write)
+            hit("destination.staged")
             table = self._loaded(held.place)
             transaction = table.newTransaction()
             if staged is not None:

@@ -85,6 +85,7 @@ class LakeRun:
             marks = self._tables.marks(schema, (copied, 0), copied)
             hit("destination.before_commit")
             self._format.replace(spark, place, schema, self._tables.app(schema.id), marks, rows.files)
+            hit("destination.committed")
             self._tables.made(schema.id, place)
 
     # ------------------------------------------------------------------------------------------------------ changes

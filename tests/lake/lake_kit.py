@@ -1,0 +1,106 @@
+"""Lakes as tests see them: written by a pipeline, read by programs that are not ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+from walrelay import DeltaDestination, IcebergDestination, Pipeline, PostgresSource, SqliteStore
+from walrelay.destinations.base import Destination
+from walrelay.model.names import TableName
+from walrelay.workers.report import Silent
+
+
+class Notices(Silent):
+    """What a run said, and which tables it copied."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.copied: list[str] = []
+
+    def table_started(self, table: TableName, attempt: int) -> None:
+        self.copied.append(table.name)
+
+    def notice(self, message: str) -> None:
+        self.heard.append(message)
+
+
+class DeltaLake:
+    """Read by delta-rs."""
+
+    name = "delta"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def destination(self) -> Destination:
+        return DeltaDestination(self.path)
+
+    def held(self, name: str) -> list[dict[str, Any]]:
+        table = deltalake.DeltaTable(str(self.path / "public" / name))
+        found = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
+        return pa.table(found).to_pylist()
+
+    def names(self) -> set[str]:
+        return {one.parent.name for one in self.path.glob("public/*/_delta_log")}
+
+    def widened(self, spark: SparkSession, name: str, columns: str) -> list[tuple[Any, ...]]:
+        """delta-rs does not read such a table yet, but Spark does."""
+        found = spark.sql(f"SELECT {columns} FROM delta.`{self.path / 'public' / name}`")
+        return [tuple(row) for row in found.collect()]
+
+
+class IcebergLake:
+    """Read by pyiceberg."""
+
+    name = "iceberg"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def destination(self) -> Destination:
+        return IcebergDestination(self.path)
+
+    @property
+    def catalog(self) -> SqlCatalog:
+        return SqlCatalog("walrelay", uri=f"sqlite:///{self.path / 'catalog.db'}", warehouse=self.path.as_uri())
+
+    def held(self, name: str) -> list[dict[str, Any]]:
+        rows = self.catalog.load_table(("public", name)).scan().to_arrow().to_pylist()
+        assert isinstance(rows, list)
+        return rows
+
+    def names(self) -> set[str]:
+        return {name for _, name in self.catalog.list_tables("public")}
+
+    def widened(self, spark: SparkSession, name: str, columns: str) -> list[tuple[Any, ...]]:
+        return [tuple(row[column] for column in columns.split(", ")) for row in self.held(name)]
+
+
+Lake = DeltaLake | IcebergLake
+
+
+def catch_up(directory: Path, url: str, slot: str, lake: Lake, spark: SparkSession, id_: str = "walrelay") -> Notices:
+    """Runs the pipeline whose state and log are in the directory until it has caught up; what it said."""
+    store, notices = SqliteStore(directory / "state.sqlite", id_), Notices()
+    pipeline = Pipeline(
+        PostgresSource(url, publication="p"),
+        lake.destination(),
+        store,
+        mode="both",
+        spark=spark,
+        listener=notices,
+        id=id_,
+        log=directory / "log",
+        slot=slot,
+    )
+    try:
+        pipeline.run("caught-up")
+    finally:
+        store.close()
+    return notices
