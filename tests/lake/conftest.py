@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.lake.lake_kit import DeltaLake, IcebergLake, Lake
+from tests.lake.lake_kit import DeltaLake, IcebergLake, Lake, Opened
 from tests.repetitions import ALL_KILLS
 from tests.session_kit import JAVA_OPTIONS, session_with
+from walrelay.config.settings import copy_settings
+from walrelay.destinations.base import Destination, DestinationContext
 from walrelay.destinations.capabilities import SparkNeeds
 from walrelay.destinations.delta.needs import NEEDS as DELTA
 from walrelay.destinations.iceberg.needs import needs_of
 from walrelay.errors import SparkStartError
 from walrelay.spark.needs import settings_for
 from walrelay.spark.session import LOCAL_SETTINGS
+from walrelay.testing.destination_contract import ContractSource
 
 IN_SHORT = {"keys that move", "values that are not sent again"}
 """Of the contract's stories: a statement on a lake takes a second, so that the others are for `make lakes`; some are
@@ -52,6 +57,33 @@ def lake_spark() -> SparkSession:
 @pytest.fixture(params=["delta", "iceberg"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path, lake_spark: SparkSession) -> Lake:
     return (DeltaLake if request.param == "delta" else IcebergLake)(tmp_path / "lake")
+
+
+@pytest.fixture
+def source(database: str, tmp_path: Path) -> Iterator[ContractSource]:
+    source = ContractSource(database, tmp_path)
+    yield source
+    source.close()
+
+
+@pytest.fixture
+def heard() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def opened(lake_spark: SparkSession, heard: list[str]) -> Opened:
+    @contextmanager
+    def opened(destination: Destination) -> Iterator[Destination]:
+        destination.startup(
+            DestinationContext("contract", copy_settings(), spark=lambda: lake_spark, notify=heard.append)
+        )
+        try:
+            yield destination
+        finally:
+            destination.shutdown()
+
+    return opened
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from walrelay import DeltaDestination, IcebergDestination, Pipeline, PostgresSource, SqliteStore
@@ -38,13 +41,17 @@ class DeltaLake:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def destination(self) -> Destination:
-        return DeltaDestination(self.path)
+    def destination(self, **options: Any) -> Destination:
+        return DeltaDestination(self.path, **options)
 
     def held(self, name: str) -> list[dict[str, Any]]:
         table = deltalake.DeltaTable(str(self.path / "public" / name))
         found = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
         return pa.table(found).to_pylist()
+
+    def files(self, name: str) -> set[str]:
+        """Those that a reader opens."""
+        return set(deltalake.DeltaTable(str(self.path / "public" / name)).file_uris())
 
     def names(self) -> set[str]:
         return {one.parent.name for one in self.path.glob("public/*/_delta_log")}
@@ -63,15 +70,23 @@ class IcebergLake:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def destination(self) -> Destination:
-        return IcebergDestination(self.path)
+    def destination(self, **options: Any) -> Destination:
+        return IcebergDestination(self.path, **options)
 
     @property
     def catalog(self) -> SqlCatalog:
         return SqlCatalog("walrelay", uri=f"sqlite:///{self.path / 'catalog.db'}", warehouse=self.path.as_uri())
 
+    def table(self, name: str) -> Table:
+        return self.catalog.load_table(("public", name))
+
+    def files(self, name: str) -> set[str]:
+        """Those that a reader opens."""
+        tasks = list(self.table(name).scan().plan_files())
+        return {file.file_path for task in tasks for file in (task.file, *task.delete_files)}
+
     def held(self, name: str) -> list[dict[str, Any]]:
-        rows = self.catalog.load_table(("public", name)).scan().to_arrow().to_pylist()
+        rows = self.table(name).scan().to_arrow().to_pylist()
         assert isinstance(rows, list)
         return rows
 
@@ -83,6 +98,16 @@ class IcebergLake:
 
 
 Lake = DeltaLake | IcebergLake
+Opened = Callable[[Destination], AbstractContextManager[Destination]]
+
+
+def session_of(lake: IcebergLake, spark: SparkSession) -> SparkSession:
+    """One that is not ours, as somebody has who looks after the tables himself."""
+    session = spark.newSession()
+    for name, value in lake.destination().capabilities.spark.settings.items():
+        session.conf.set(name, value)
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    return session
 
 
 def catch_up(directory: Path, url: str, slot: str, lake: Lake, spark: SparkSession, id_: str = "walrelay") -> Notices:

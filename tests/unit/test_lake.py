@@ -10,6 +10,8 @@ import pytest
 
 from walrelay.config.settings import copy_settings
 from walrelay.destinations.capabilities import SparkNeeds
+from walrelay.destinations.lake.destination import maintain_every
+from walrelay.destinations.lake.maintenance import Maintenance
 from walrelay.destinations.lake.names import directory_name, refuse_twin_columns
 from walrelay.destinations.lake.progress_file import ProgressFile
 from walrelay.destinations.urls import destination_from_url
@@ -73,6 +75,33 @@ def test_progress_is_recorded_and_forgotten_by_several_threads(tmp_path: Path) -
         assert kept.reached(first + 37, Lsn(0)) == Lsn(39)
 
 
+class Clock:
+    now = 1000.0
+
+
+def test_a_table_is_looked_after_when_it_has_changed_and_the_time_is_over(tmp_path: Path) -> None:
+    path, clock, every = tmp_path / "maintenance.json", Clock(), timedelta(seconds=60)
+
+    def again() -> Maintenance:
+        return Maintenance(path, every, lambda: clock.now)
+
+    assert again().due({7: Lsn(100), 8: Lsn(0)}) == [], "the time begins"
+    clock.now += 60
+    assert again().due({7: Lsn(100), 8: Lsn(0)}) == [7], "the other one was only copied"
+    again().done(7, Lsn(100))
+    clock.now += 60
+    assert again().due({7: Lsn(100)}) == [], "no change came"
+    assert again().due({7: Lsn(101)}) == [7]
+    again().failed(7)
+    assert again().due({7: Lsn(101)}) == [], "not at once"
+    clock.now += 60
+    assert again().due({7: Lsn(101)}) == [7]
+    again().forget(7)
+    assert again().due({7: Lsn(102)}) == [], "a copy has taken its place"
+    assert Maintenance(tmp_path / "other.json", None).due({7: Lsn(1)}) == []
+    assert not (tmp_path / "other.json").exists()
+
+
 def test_needs_join_what_the_user_has_set() -> None:
     needs = SparkNeeds(packages=("a:b:1",), extensions=("x.Y",), settings={"k": "theirs"})
     made = settings_for(needs, {"spark.jars.packages": "c:d:2", "k": "mine"})
@@ -91,6 +120,28 @@ def test_a_time_may_be_written_as_people_do(given: str, seconds: float) -> None:
 def test_a_time_that_is_none_is_named(wrong: str) -> None:
     with pytest.raises(ConfigError, match="every"):
         copy_settings(every=wrong)
+
+
+def test_how_often_a_lake_is_looked_after_stands_in_its_url() -> None:
+    assert "maintain_every" in said_of("delta:///lake?maintain_every=soon")
+    assert "keep_snapshots" in said_of("iceberg:///lake?keep_snapshots=-1s")
+    assert "keep_versions" in said_of("delta:///lake?keep_versions=soon")
+    assert "deletion_vectors" in said_of("delta:///lake?deletion_vectors=perhaps")
+    assert "format_version" in said_of("delta:///lake?format_version=2")
+    for url in (
+        "delta:///lake?maintain_every=10m&keep_versions=24h&deletion_vectors=yes",
+        "iceberg:///lake?maintain_every=never&keep_snapshots=24h",
+    ):
+        destination_from_url(url)
+    assert maintain_every({}) == timedelta(hours=1)
+    assert maintain_every({"maintain_every": "10m"}) == timedelta(minutes=10)
+    assert maintain_every({"maintain_every": "never"}) is None
+
+
+def said_of(url: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        destination_from_url(url)
+    return caught.value.message
 
 
 def test_a_lake_is_a_path() -> None:

@@ -33,6 +33,14 @@ def _seconds(value: object) -> object:
         return value
 
 
+def duration(name: str, value: str) -> timedelta:
+    """A time as people write it, e.g. in a URL; one that is none raises `ConfigError` naming it."""
+    made = _seconds(value)
+    if not isinstance(made, timedelta) or made < timedelta(0):
+        raise ConfigError(f"{name} is no length of time: {value}", hint="Write 30s, 10m or 1h.")
+    return made
+
+
 Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
 S = TypeVar("S", bound=BaseSettings)
 

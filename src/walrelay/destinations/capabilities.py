@@ -49,6 +49,9 @@ class Capabilities:
     lane: Lane = "events"
     lands_files: bool = True
     """False when it wants no rows at all: tasks then decode and count, and land nothing."""
+    keeps_files: bool = False
+    """Whether the files that land become its own: then they are compressed and have statistics, for those who read
+    them for years. Else they are written for one who reads them once, soon."""
     keeps_progress: bool = False
     """Whether `applied_lsn` answers with what stands beside the data, written in the same transaction."""
     atomic_across_tables: bool = False

@@ -56,6 +56,12 @@ def options_in(url: str, *known: str) -> dict[str, str]:
     return options
 
 
+def yes_or_no(name: str, said: str) -> bool:
+    if said not in ("yes", "no"):
+        raise ConfigError(f"{name} is neither yes nor no: {said}", hint=f"Write {name}=yes, or leave it out.")
+    return said == "yes"
+
+
 def refuse_rest(url: str) -> None:
     """For a scheme that says it all."""
     scheme, _, rest = url.partition(":")

@@ -34,6 +34,8 @@ class CopyTask:
     application: str
     directory: str | None = None
     """Where files land; None to decode and drop."""
+    keeps_files: bool = False
+    """Whether they stay (`Capabilities.keeps_files`)."""
 
 
 @dataclass
@@ -71,7 +73,9 @@ def land_range(task: CopyTask, part: CtidRange) -> RangeResult:
             result.rows += batch.num_rows
             if task.directory is not None:
                 rows = landable(batch)
-                landing = landing or Landing(task.directory, rows.schema, file_bytes=task.file_bytes)
+                landing = landing or Landing(
+                    task.directory, rows.schema, file_bytes=task.file_bytes, kept=task.keeps_files
+                )
                 landing.write(rows)
         if landing is not None:
             result.files = list(landing.files())

@@ -126,16 +126,18 @@ ALTERED = [
 
 
 class ContractSource:
-    """A database with some tables, its log, and what a pipeline would hand to a destination."""
+    """A database with some tables, its log, and what a pipeline would hand to a destination. `ddl` makes the tables and
+    their publication `contract`."""
 
-    def __init__(self, url: str, directory: Path) -> None:
+    def __init__(self, url: str, directory: Path, ddl: str = TABLES, names: tuple[str, ...] = NAMES) -> None:
         self.source = PostgresSource(url, publication="contract")
+        self._names = names
         self._log = directory / "log"
         self._directory = directory
         self._schemas: dict[str, TableSchema] = {}
         self._slot = f"contract_{uuid4().hex[:12]}"
         self.connection = psycopg.connect(url, autocommit=True)
-        self.connection.execute(TABLES)
+        self.connection.execute(cast(Any, ddl))
         self.capture()
 
     def do(self, *statements: str) -> None:
@@ -175,6 +177,7 @@ class ContractSource:
             file_bytes=64 * MiB,
             application="walrelay contract",
             directory=str(directory),
+            keeps_files=destination.capabilities.keeps_files,
         )
         landed = [
             land_range(task, part) for part in plan_ranges(schema, range_bytes=64 * MiB, max_ranges=16, parallelism=1)
@@ -191,7 +194,7 @@ class ContractSource:
         """All tables, from one position to another."""
         log = LogReader(self._log)
         start = after if after is not None else log.start()
-        ranges = tuple(TableRange(self.schema(table).id, start, unseen_by) for table in NAMES)
+        ranges = tuple(TableRange(self.schema(table).id, start, unseen_by) for table in self._names)
         return EventBatch(log, start, to if to is not None else log.end(), ranges, location=str(self._log))
 
     def commits(self) -> list[Lsn]:

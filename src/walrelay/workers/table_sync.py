@@ -194,4 +194,5 @@ def _task(run: CopyRun, *, schema_of: TableSchema, snapshot: Snapshot, applicati
         file_bytes=run.settings.file_bytes,
         application=application,
         directory=str(directory) if run.destination.capabilities.lands_files else None,
+        keeps_files=run.destination.capabilities.keeps_files,
     )

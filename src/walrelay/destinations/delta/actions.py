@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from walrelay.destinations.delta.statistics import statistics
+
 if TYPE_CHECKING:
     from walrelay.destinations.delta.table import DeltaFacts
 
@@ -43,8 +45,8 @@ def transaction(app: str, version: int) -> dict[str, Any]:
     return {"txn": {"appId": app, "version": version, "lastUpdated": _now()}}
 
 
-def added(file: Path, rows: int) -> dict[str, Any]:
-    """A file of the table's directory with so many rows."""
+def added(file: Path) -> dict[str, Any]:
+    """A file of the table's directory."""
     found = file.stat()
     return {
         "add": {
@@ -53,7 +55,7 @@ def added(file: Path, rows: int) -> dict[str, Any]:
             "size": found.st_size,
             "modificationTime": int(found.st_mtime * 1000),
             "dataChange": True,
-            "stats": json.dumps({"numRecords": rows}),
+            "stats": statistics(file),
         }
     }
 

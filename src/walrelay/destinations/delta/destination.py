@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
+from walrelay.config.settings import duration
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.delta.format import DeltaFormat
 from walrelay.destinations.delta.needs import NEEDS
-from walrelay.destinations.delta.table import deltalake_module
-from walrelay.destinations.lake.destination import LakeDestination
+from walrelay.destinations.delta.table import DELETION_VECTORS, FILES_KEPT, LOG_KEPT, deltalake_module
+from walrelay.destinations.lake.destination import MAINTAIN, LakeDestination, maintain_every
 from walrelay.destinations.lake.format import LakeFormat
-from walrelay.destinations.urls import options_in, path_in
+from walrelay.destinations.lake.maintenance import MAINTAIN_EVERY
+from walrelay.destinations.urls import options_in, path_in, yes_or_no
 
 
 class DeltaDestination(LakeDestination):
-    """A local directory of Delta tables, `schema/table` each, as Postgres calls them."""
+    """A local directory of Delta tables, `schema/table` each, as Postgres calls them. `maintain_every`: how often those
+    that got changes are compacted, and files removed that no version of the last `keep_versions` needs; None is never.
+    Of tables that are made or copied from now on: `keep_versions`, None is Delta's own week; and `deletion_vectors`,
+    changes mark rows as deleted instead of writing whole files anew, which readers must know of."""
 
     name = "delta"
 
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path, NEEDS)
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        maintain_every: timedelta | None = MAINTAIN_EVERY,
+        keep_versions: timedelta | None = None,
+        deletion_vectors: bool = False,
+    ) -> None:
+        super().__init__(path, NEEDS, maintain_every)
+        self._properties = {DELETION_VECTORS: "true"} if deletion_vectors else {}
+        if keep_versions is not None:
+            kept = f"interval {int(keep_versions.total_seconds())} seconds"
+            self._properties |= {FILES_KEPT: kept, LOG_KEPT: kept}
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        options_in(url)
-        return cls(path_in(url, "Delta", "lake"))
+        options = options_in(url, MAINTAIN, "keep_versions", "deletion_vectors")
+        kept = options.get("keep_versions")
+        return cls(
+            path_in(url, "Delta", "lake"),
+            maintain_every=maintain_every(options),
+            keep_versions=None if kept is None else duration("keep_versions", kept),
+            deletion_vectors=yes_or_no("deletion_vectors", options.get("deletion_vectors", "no")),
+        )
 
     def _open(self, context: DestinationContext) -> LakeFormat:
         deltalake_module()
-        return DeltaFormat(self.path)
+        return DeltaFormat(self.path, self._properties)

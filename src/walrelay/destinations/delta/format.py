@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from walrelay.changes.rows import LandedFile
 from walrelay.changes.spark_dialect import DIALECT
+from walrelay.config.settings import MiB
 from walrelay.destinations.delta.actions import added, metadata, note, transaction
 from walrelay.destinations.delta.shape import altered, fresh, widened
 from walrelay.destinations.delta.table import USER_METADATA, DeltaFacts, DeltaTable, create, read_facts
@@ -24,16 +25,24 @@ if TYPE_CHECKING:
 
 _APP, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _WIDENING = "'delta.enableTypeWidening' = 'true'"
+_MAINTAINED = {
+    # As large as a copy's, and not a gigabyte: a MERGE that touches a row writes its whole file anew.
+    "spark.databricks.delta.optimize.minFileSize": str(256 * MiB),
+    "spark.databricks.delta.optimize.maxFileSize": str(256 * MiB),
+    # The default is ten thousand tasks, each time, which take minutes to look at one directory.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+}
 
 
 class DeltaFormat(LakeFormat):
-    """A directory for each schema, and one for each table in it."""
+    """A directory for each schema, and one for each table in it. `properties` are given to those that are copied."""
 
     title = "Delta"
     dialect = DIALECT
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, properties: Mapping[str, str] | None = None) -> None:
         self._root = root
+        self._properties = dict(properties or {})
 
     def place(self, name: TableName) -> Place:
         return Place(directory_name(name.schema), directory_name(name.name))
@@ -56,7 +65,9 @@ class DeltaFormat(LakeFormat):
 
     def create(self, place: Place, schema: TableSchema, app: str, marks: Mapping[str, str]) -> None:
         fields, mapping = fresh(schema, None)
-        self._first(place, metadata(None, fields, {**mapping, **marks}), [note("created", marks[SHAPE_LSN])])
+        self._first(
+            place, metadata(None, fields, {**self._properties, **mapping, **marks}), [note("created", marks[SHAPE_LSN])]
+        )
 
     def _first(self, place: Place, described: dict[str, Any], actions: Iterable[Mapping[str, Any]]) -> None:
         create(self._path(place), described, actions)
@@ -73,8 +84,8 @@ class DeltaFormat(LakeFormat):
         path, facts = self._path(place), self.read(place, app)
         path.mkdir(parents=True, exist_ok=True)
         fields, mapping = fresh(schema, facts)
-        described = metadata(facts, fields, {**mapping, **marks})
-        actions = [added(moved_into(path, file), file.rows) for file in files]
+        described = metadata(facts, fields, {**self._properties, **mapping, **marks})
+        actions = [added(moved_into(path, file)) for file in files]
         actions.append(transaction(app, 0))
         if facts is None:
             self._first(place, described, [*actions, note("copy", marks[COPIED])])
@@ -108,6 +119,13 @@ class DeltaFormat(LakeFormat):
         settings = {_APP: reached.app, _VERSION: str(int(reached.lsn)), USER_METADATA: json.dumps(said)}
         with set_for(spark, settings):
             write()
+
+    def maintain(self, spark: SparkSession, held: Held) -> None:
+        """`VACUUM` keeps what the table says, by default a week: so long may a query read an old version."""
+        name = self.sql_name(held.place)
+        with set_for(spark, _MAINTAINED):
+            spark.sql(f"OPTIMIZE {name}")
+            spark.sql(f"VACUUM {name}")
 
     def forget(self, spark: SparkSession, held: Held, app: str) -> None:
         DeltaTable(spark, self._path(held.place)).commit([transaction(app, 0)])

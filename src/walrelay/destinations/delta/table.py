@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _PACKAGE = "org.apache.spark.sql.delta"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+DELETION_VECTORS = "delta.enableDeletionVectors"
+FILES_KEPT, LOG_KEPT = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _LOG = "_delta_log"
 _FIRST = f"{0:020}.json"
 Action = Mapping[str, Any]
@@ -88,9 +90,13 @@ def create(path: Path, metadata: Action, actions: Iterable[Action]) -> None:
 
 def _protocol(metadata: Action) -> dict[str, Any]:
     """What a reader must know: that columns may have other names in the files, and, where there are some, local
-    timestamps. By name and not by number: some readers take the older form, a number, and then look for the columns
-    under the names that they have now."""
-    features = ["columnMapping", *(["timestampNtz"] if '"timestamp_ntz"' in metadata["schemaString"] else [])]
+    timestamps and rows that are only marked as deleted. By name and not by number: some readers take the older form, a
+    number, and then look for the columns under the names that they have now."""
+    features = ["columnMapping"]
+    if '"timestamp_ntz"' in metadata["schemaString"]:
+        features.append("timestampNtz")
+    if metadata["configuration"].get(DELETION_VECTORS) == "true":
+        features.append("deletionVectors")
     writing = [*features, "appendOnly", "invariants"]
     return {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": writing}
 

@@ -57,7 +57,7 @@ class FrameLane:
                 continue  # DuckDB's own SQL knows what to do
             doing = f"collapsing changes up to {part.to} of"
             description = f"walrelay {self._context.pipeline_id}: {doing} {schema.name}"
-            with naming(schema, doing), self._sessions.session(description) as spark:
+            with naming(schema.id, schema.name, doing), self._sessions.session(description) as spark:
                 run = replace(part, schema=schema, files=chosen)
                 frames = TableFrames(spark, storage, run, Holding(FRAMES, self._context.settings.special_values))
                 survey = frames.survey

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from uuid import uuid4
 
 from walrelay.changes.rows import LandedFile
 from walrelay.destinations.iceberg.catalog import Catalog
+from walrelay.destinations.iceberg.maintenance import KEEP_SNAPSHOTS, maintain
 from walrelay.destinations.iceberg.needs import CATALOG, address
 from walrelay.destinations.iceberg.shape import COLUMNS, ICEBERG, NAMES, alter, columns_ddl, fresh, held_of
 from walrelay.destinations.lake.files import moved_into
@@ -36,10 +38,11 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How tables are made."""
+    """How tables are made and kept."""
 
     format_version: int
     properties: Mapping[str, str]
+    keep_snapshots: timedelta = KEEP_SNAPSHOTS
 
     def all(self) -> dict[str, str]:
         mode = "merge-on-read"
@@ -185,6 +188,10 @@ class IcebergFormat(LakeFormat):
             write()
         snapshots = self._loaded(held.place).snapshots()
         return next((one for one in snapshots if one.summary().get("wap.id") == wap), None)
+
+    def maintain(self, spark: SparkSession, held: Held) -> None:
+        name = ".".join(ICEBERG.quoted(one) for one in (held.place.schema, held.place.name))
+        maintain(spark, name, self._options.keep_snapshots)
 
     def forget(self, spark: SparkSession, held: Held, app: str) -> None:
         transaction = self._loaded(held.place).newTransaction()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
 from walrelay.changes.spark_dialect import DIALECT
+from walrelay.config.settings import duration
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
 from walrelay.destinations.capabilities import Capabilities, SparkNeeds
 from walrelay.destinations.lake.batching import LAKE_BATCHING
 from walrelay.destinations.lake.format import LakeFormat
 from walrelay.destinations.lake.identity import lake_id
+from walrelay.destinations.lake.maintenance import MAINTAIN_EVERY
 from walrelay.destinations.lake.run import LakeRun
 from walrelay.errors import OtherDestinationError
 from walrelay.model.lsn import Lsn
@@ -21,6 +25,16 @@ from walrelay.model.schema import TableSchema
 
 OWN = "_walrelay"
 """The lake's directory for what is ours."""
+MAINTAIN = "maintain_every"
+"""An option of every lake's URL."""
+
+
+def maintain_every(options: Mapping[str, str]) -> timedelta | None:
+    """What a URL says."""
+    said = options.get(MAINTAIN)
+    if said is None:
+        return MAINTAIN_EVERY
+    return None if said == "never" else duration(MAINTAIN, said)
 
 
 class LakeDestination(SimpleDestination):
@@ -29,11 +43,18 @@ class LakeDestination(SimpleDestination):
 
     dialect = DIALECT
 
-    def __init__(self, path: str | Path, spark: SparkNeeds) -> None:
+    def __init__(self, path: str | Path, spark: SparkNeeds, maintain_every: timedelta | None) -> None:
         self.capabilities = Capabilities(
-            kind="tables", takes_changes=True, lane="frames", keeps_progress=True, batching=LAKE_BATCHING, spark=spark
+            kind="tables",
+            takes_changes=True,
+            lane="frames",
+            keeps_files=True,
+            keeps_progress=True,
+            batching=LAKE_BATCHING,
+            spark=spark,
         )
         self.path = Path(path).absolute()
+        self._maintain_every = maintain_every
         self._id: str | None = None
         self._started: LakeRun | None = None
 
@@ -48,7 +69,8 @@ class LakeDestination(SimpleDestination):
                 f"{self.path} is another lake than the one this pipeline writes to, {context.expected.place}",
                 hint="Give that one; or a state of its own to this pipeline.",
             )
-        self._started = LakeRun(str(self.path), self.path / OWN, self._open(context), context)
+        tables = self._open(context)
+        self._started = LakeRun(str(self.path), self.path / OWN, tables, context, self._maintain_every)
 
     def shutdown(self) -> None:
         self._started = None

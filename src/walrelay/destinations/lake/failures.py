@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 
 from walrelay.errors import DestinationError, DiskFullError, SparkLostError, SpecialValueError, WalrelayError, from_text
-from walrelay.model.schema import TableSchema
+from walrelay.model.names import TableId
 
 _RAISED = re.compile(r"USER_RAISED_EXCEPTION\][^\n]*?(walrelay-error:[^\n]*)")
 """What a statement of ours has raised. Without the first word Spark only shows the text of a statement."""
@@ -19,37 +19,37 @@ _FULL = "No space left on device"
 
 
 @contextmanager
-def naming(schema: TableSchema, doing: str) -> Iterator[None]:
-    """Failures inside are this table's: `doing` says what was done to it."""
+def naming(table: TableId, name: object, doing: str) -> Iterator[None]:
+    """Failures inside are this table's: `name` is for people, `doing` says what was done to it."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise _named(_in_our_words(error, schema, doing), schema) from error
+        raise _named(_in_our_words(error, name, doing), table, name) from error
     except (Py4JError, ConnectionError) as error:
-        raise SparkLostError(f"Spark was lost while {doing} {schema.name}") from error
+        raise SparkLostError(f"Spark was lost while {doing} {name}") from error
     except (DestinationError, SpecialValueError) as error:
-        raise _named(error, schema) from error.__cause__
+        raise _named(error, table, name) from error.__cause__
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise DiskFullError(f"the disk is full: {error.filename}") from error
-        raise _named(DestinationError(f"could not write {schema.name}: {error.strerror}"), schema) from error
+        raise _named(DestinationError(f"could not write {name}: {error.strerror}"), table, name) from error
 
 
-def _in_our_words(error: Exception, schema: TableSchema, doing: str) -> WalrelayError:
+def _in_our_words(error: Exception, name: object, doing: str) -> WalrelayError:
     said = str(error)
     raised = _RAISED.search(said)
     own = None if raised is None else from_text(raised[1])
     if own is not None:
         return own
     if _FULL in said:
-        return DiskFullError(f"the disk is full while {doing} {schema.name}")
+        return DiskFullError(f"the disk is full while {doing} {name}")
     return DestinationError(
-        f"Spark failed while {doing} {schema.name} ({type(error).__name__})",
+        f"Spark failed while {doing} {name} ({type(error).__name__})",
         hint="Copy the table again; with --debug Spark's own words are shown.",
     )
 
 
-def _named(error: WalrelayError, schema: TableSchema) -> WalrelayError:
-    error.context.setdefault("table", str(schema.name))
-    error.context["table_id"] = schema.id
+def _named(error: WalrelayError, table: TableId, name: object) -> WalrelayError:
+    error.context.setdefault("table", str(name))
+    error.context["table_id"] = table
     return error

@@ -132,5 +132,10 @@ class LakeFormat(ABC):
         visible in one commit."""
 
     @abstractmethod
+    def maintain(self, spark: SparkSession, held: Held) -> None:
+        """Make few files of many, and remove what no reader needs any more. In several commits, none of which changes
+        a row or the position reached."""
+
+    @abstractmethod
     def forget(self, spark: SparkSession, held: Held, app: str) -> None:
         """The table has no changes any more: it is to be copied anew. Its rows stay."""

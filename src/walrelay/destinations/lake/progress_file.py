@@ -6,12 +6,11 @@ counts only as long as the table still says what it said when the line was writt
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
+from walrelay.destinations.lake.lines import read_lines, write_lines
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 
@@ -22,9 +21,9 @@ class ProgressFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._lines: dict[TableId, tuple[int, int]] = {}
-        with suppress(FileNotFoundError, ValueError):
-            self._lines = {int(table): (own, to) for table, (own, to) in json.loads(path.read_text()).items()}
+        self._lines: dict[TableId, tuple[int, int]] = {
+            table: (own, to) for table, (own, to) in read_lines(path).items()
+        }
 
     def reached(self, table: TableId, own: Lsn) -> Lsn | None:
         """How far the table is, which itself says `own`: 0 where only a copy is in it."""
@@ -37,15 +36,9 @@ class ProgressFile:
             further = {table: said for table, said in own.items() if (self.reached(table, said) or Lsn(0)) < to}
             self._lines.update({table: (int(said), int(to)) for table, said in further.items()})
             if further:
-                self._write()
+                write_lines(self._path, self._lines)
 
     def forget(self, table: TableId) -> None:
         with self._lock:
             if self._lines.pop(table, None) is not None:
-                self._write()
-
-    def _write(self) -> None:
-        # A line that is lost with the machine is no harm, one that is half written would be.
-        new = self._path.with_suffix(".new")
-        new.write_text(json.dumps({str(table): line for table, line in self._lines.items()}))
-        new.replace(self._path)
+                write_lines(self._path, self._lines)

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
@@ -19,11 +20,12 @@ from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.lake.apply import TableApplication, Taken
 from walrelay.destinations.lake.failures import naming
 from walrelay.destinations.lake.format import LakeFormat
+from walrelay.destinations.lake.maintenance import Maintenance
 from walrelay.destinations.lake.names import refuse_twin_columns
 from walrelay.destinations.lake.progress_file import ProgressFile
 from walrelay.destinations.lake.sessions import Sessions
 from walrelay.destinations.lake.tables import Tables
-from walrelay.errors import DestinationError
+from walrelay.errors import DestinationError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
@@ -32,6 +34,7 @@ from walrelay.model.schema import SchemaVersion, TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+R = TypeVar("R")
 SIDE_BY_SIDE = 4
 """Tables that are written at the same time."""
 
@@ -39,20 +42,29 @@ SIDE_BY_SIDE = 4
 class LakeRun:
     """`own` is the lake's directory for what is ours. A table is written by one thread at a time."""
 
-    def __init__(self, lake: str, own: Path, format_: LakeFormat, context: DestinationContext) -> None:
+    def __init__(
+        self,
+        lake: str,
+        own: Path,
+        format_: LakeFormat,
+        context: DestinationContext,
+        maintain_every: timedelta | None = None,
+    ) -> None:
         self._context = context
         self._format = format_
         self._sessions = Sessions(context.spark, format_.session_settings)
         self._tables = Tables(lake, format_, context)
-        self._progress = ProgressFile(own / f"progress-{context.pipeline_name or context.pipeline_id}.json")
+        pipeline = context.pipeline_name or context.pipeline_id
+        self._progress = ProgressFile(own / f"progress-{pipeline}.json")
+        self._maintenance = Maintenance(own / f"maintenance-{pipeline}.json", maintain_every)
         self._alone: dict[TableId, threading.Lock] = {}
 
     @contextmanager
-    def _writing(self, schema: TableSchema, doing: str) -> Iterator[SparkSession]:
-        description = f"walrelay {self._context.pipeline_id}: {doing} {schema.name}"
+    def _writing(self, table: TableId, name: object, doing: str) -> Iterator[SparkSession]:
+        description = f"walrelay {self._context.pipeline_id}: {doing} {name}"
         with (
-            self._alone.setdefault(schema.id, threading.Lock()),
-            naming(schema, doing),
+            self._alone.setdefault(table, threading.Lock()),
+            naming(table, name, doing),
             self._sessions.session(description) as spark,
         ):
             yield spark
@@ -64,9 +76,10 @@ class LakeRun:
         self._tables.place(schema)
         self._tables.refuse_stranger(schema, copying=True)
         self._progress.forget(schema.id)
+        self._maintenance.forget(schema.id)
         held = self._tables.held(schema.id)
         if held is not None and held.facts.applied:
-            with self._writing(schema, "preparing the copy of") as spark:
+            with self._writing(schema.id, schema.name, "preparing the copy of") as spark:
                 self._format.forget(spark, held, self._tables.app(schema.id))
                 self._tables.reread(schema.id)
 
@@ -78,7 +91,7 @@ class LakeRun:
                 f"every table of {self._format.title} has columns, and {schema.name} has none",
                 hint="Leave it out of the publication.",
             )
-        with self._writing(schema, "copying") as spark:
+        with self._writing(schema.id, schema.name, "copying") as spark:
             self._tables.follow_name(spark, schema)
             self._tables.refuse_stranger(schema, copying=True)
             place, copied = self._tables.place(schema), rows.snapshot_lsn or Lsn(0)
@@ -97,15 +110,16 @@ class LakeRun:
         work += [partial(self._show, shown) for shown in batch.shapes]
         done = _side_by_side(work)
         self._reached(batch)
+        self._look_after(batch)
         return [(part.schema.id, one) for part, one in zip(parts, done, strict=False)]
 
     def _take(self, batch: EventBatch, part: TableChanges) -> Taken:
         holding = Holding(SPARK, self._context.settings.special_values)
-        with self._writing(part.schema, f"applying changes up to {part.to} to") as spark:
+        with self._writing(part.schema.id, part.schema.name, f"applying changes up to {part.to} to") as spark:
             return self._application(spark).take(batch.log.storage, part, holding)
 
     def _show(self, version: SchemaVersion) -> Taken:
-        with self._writing(version.schema, "altering") as spark:
+        with self._writing(version.schema.id, version.schema.name, "altering") as spark:
             self._application(spark).follow([version])
         return Taken()
 
@@ -128,11 +142,36 @@ class LakeRun:
         held = self._tables.held(table)
         return None if held is None else Lsn(held.facts.applied or 0)
 
+    # -------------------------------------------------------------------------------------------------- maintenance
 
-def _side_by_side(work: list[Callable[[], Taken]]) -> list[Taken]:
+    def _look_after(self, batch: EventBatch) -> None:
+        """The tables of the batch that are due, now that all of it is in them and before the next one."""
+        if self._context.stopping.is_set():
+            return
+        tables = self._tables.ids() if batch.ranges is None else [one.table for one in batch.ranges]
+        own = {table: said for table in tables if (said := self._own_word(table)) is not None}
+        _side_by_side([partial(self._maintain, table, own[table]) for table in self._maintenance.due(own)])
+
+    def _maintain(self, table: TableId, own: Lsn) -> None:
+        """What goes wrong is no reason to stop: the table is right, only slower to read than it might be."""
+        held = self._tables.held(table)
+        if held is None:
+            return
+        name = self._format.shown(held.place)
+        try:
+            with self._writing(table, name, "maintaining") as spark:
+                self._format.maintain(spark, self._tables.reread(table))
+        except WalrelayError as error:
+            self._maintenance.failed(table)
+            self._context.notify(f"{name} could not be maintained, which is tried again later: {error.message}")
+        else:
+            self._maintenance.done(table, own)
+
+
+def _side_by_side(work: list[Callable[[], R]]) -> list[R]:
     """All of it, also when some fails; then what failed first is raised."""
     if len(work) == 1:
         return [work[0]()]
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="walrelay-lake") as pool:
-        futures: list[Future[Taken]] = [pool.submit(one) for one in work]
+        futures: list[Future[R]] = [pool.submit(one) for one in work]
     return [one.result() for one in futures]

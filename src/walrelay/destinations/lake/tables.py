@@ -52,6 +52,9 @@ class Tables:
         """The application under whose name the position reached is committed."""
         return f"walrelay.{self._pipeline}.{table}"
 
+    def ids(self) -> list[TableId]:
+        return list(self._held)
+
     def held(self, table: TableId) -> Held | None:
         return self._held.get(table)
 
