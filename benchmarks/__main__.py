@@ -114,6 +114,37 @@ def pipeline_command(
     console.print(f"wrote {write_result(output, 'pipeline', pipeline_as_json(drains, latency))}")
 
 
+@app.command("lakes")
+def lakes_command(
+    rows: Annotated[int, typer.Option(min=1000, help="Of the table that is copied.")] = 2_000_000,
+    large: Annotated[int, typer.Option(min=1000, help="Rows of the table that is changed.")] = 5_000_000,
+    changes: Annotated[int, typer.Option(min=1000, help="In a round.")] = 1_000_000,
+    repeat: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 5,
+    only: Annotated[str | None, typer.Option(help="copy or merge.")] = None,
+    formats: Annotated[list[str] | None, typer.Option("--format", help="delta or iceberg; else both.")] = None,
+    output: Output = RESULTS,
+) -> None:
+    """Copy into lakes, against Spark's JDBC reader; and change them, against a MERGE by hand."""
+    from benchmarks.copy_report import race_as_json, show_race
+    from benchmarks.copy_speed import run_race
+    from benchmarks.lake_copy import LAKE_CONTENDERS, LAKE_GOALS
+    from benchmarks.lake_merge import measure_merges, merges_as_json, show_merges
+    from benchmarks.lake_spark import lake_needs
+    from benchmarks.machine import write_result
+
+    if only in (None, "copy"):
+        race = run_race(
+            rows=rows, repeat=repeat, skip=(), console=console,
+            contenders=LAKE_CONTENDERS, goals=LAKE_GOALS, needs=lake_needs(output),
+        )  # fmt: skip
+        show_race(race, console)
+        console.print(f"wrote {write_result(output, 'lake_copy', race_as_json(race))}")
+    if only in (None, "merge"):
+        found = measure_merges(large, changes, repeat, formats or ["delta", "iceberg"], console)
+        show_merges(found, console)
+        console.print(f"wrote {write_result(output, 'lake_merge', merges_as_json(found))}")
+
+
 @app.command("tables")
 def tables_command(
     counts: Annotated[list[int] | None, typer.Option("--tables", min=1, help="How many; may be repeated.")] = None,

@@ -208,8 +208,11 @@ class JdbcReader(FrameReader):
     roles = frozenset({Role.JVM})
 
     def frame(self) -> DataFrame:
+        return self.arena.spark().read.format("jdbc").options(**self.options()).load()
+
+    def options(self) -> dict[str, str]:
         address = self.table.url.removeprefix("postgresql://postgres@")
-        options = {
+        return {
             "url": f"jdbc:postgresql://{address}",
             "driver": "org.postgresql.Driver",
             "user": "postgres",
@@ -220,7 +223,6 @@ class JdbcReader(FrameReader):
             "numPartitions": str(JDBC_PARTITIONS),
             "fetchsize": str(JDBC_FETCH_ROWS),
         }
-        return self.arena.spark().read.format("jdbc").options(**options).load()
 
 
 class JdbcToParquet(JdbcReader):

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from benchmarks.copy_speed import GOALS, Race, Standing
+from benchmarks.copy_speed import Race, Standing
 from benchmarks.sampling import Role
 
 
@@ -47,7 +47,7 @@ def show_race(race: Race, console: Console) -> None:
 def goals(race: Race) -> list[dict[str, Any]]:
     """Each goal whose two contenders took part, with its ratio of rates."""
     found = []
-    for goal in GOALS:
+    for goal in race.goals:
         ratio = race.ratio(goal.ours, goal.theirs)
         if ratio is not None:
             met = ratio >= goal.target

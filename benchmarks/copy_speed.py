@@ -25,6 +25,8 @@ from benchmarks.machine import describe_machine
 from benchmarks.peers import PeerError
 from benchmarks.sampling import MemoryPeak, MemorySampler, Role
 from benchmarks.tables import Table, make_bench_table
+from walrelay.destinations.capabilities import SparkNeeds
+from walrelay.spark.needs import settings_for
 from walrelay.testing.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ class Race:
     standings: tuple[Standing, ...]
     absent: dict[str, str]
     """Who did not take part, and why."""
+    goals: tuple[Goal, ...]
 
     def find(self, name: str) -> Standing | None:
         return next((standing for standing in self.standings if standing.name == name), None)
@@ -86,25 +89,35 @@ class Race:
         return None if a is None or b is None else b.median / a.median
 
 
-def run_race(*, rows: int, repeat: int, skip: Iterable[str], console: Console) -> Race:
-    """Make the table, warm everybody up, measure memory, then time `repeat` rounds."""
+def run_race(
+    *,
+    rows: int,
+    repeat: int,
+    skip: Iterable[str],
+    console: Console,
+    contenders: Sequence[type[Contender]] = CONTENDERS,
+    goals: tuple[Goal, ...] = GOALS,
+    needs: SparkNeeds | None = None,
+) -> Race:
+    """Make the table, warm everybody up, measure memory, then time `repeat` rounds. `needs`: what the contenders want
+    of Spark, beside the JDBC driver."""
     machine = describe_machine()
     with (
         EmbeddedPostgres() as server,
         tempfile.TemporaryDirectory(prefix="walrelay-bench-") as directory,
-        spark_on_demand() as spark,
+        spark_on_demand(needs or SparkNeeds()) as spark,
     ):
         with console.status(f"making a table of {rows:,} rows"):
             table = make_bench_table(server.url, rows)
         arena = Arena(table, Path(directory), server.bin_dir / "psql", spark)
         skipped = frozenset(skip)
-        field_ = [kind(arena) for kind in CONTENDERS if kind.name not in skipped]
+        field_ = [kind(arena) for kind in contenders if kind.name not in skipped]
         absent = dict.fromkeys(sorted(skipped), "skipped")
         standings = _warm_up(field_, server.pid, absent, console)
         racing = [contender for contender in field_ if contender.name in standings]
         _time(racing, standings, repeat, console)
         copy_bytes = sum(c.copy_bytes for c in racing if isinstance(c, PsqlCopy))
-    return Race(machine, table, copy_bytes, tuple(standings.values()), absent)
+    return Race(machine, table, copy_bytes, tuple(standings.values()), absent, goals)
 
 
 def _warm_up(
@@ -145,7 +158,7 @@ def _accept(contender: Contender, lap: Lap) -> Lap:
 
 
 @contextmanager
-def spark_on_demand() -> Iterator[Callable[[], SparkSession]]:
+def spark_on_demand(needs: SparkNeeds) -> Iterator[Callable[[], SparkSession]]:
     """The run's one session, started by the first who asks and stopped at the end."""
     from walrelay.spark.session import spark_session
 
@@ -155,7 +168,7 @@ def spark_on_demand() -> Iterator[Callable[[], SparkSession]]:
         if not started:
             # All of the JVM's compilers: our own default, the quick one, would slow the JDBC reader down.
             settings = {"spark.jars.packages": JDBC_PACKAGE, "spark.driver.extraJavaOptions": ""}
-            started.append(spark_session(settings=settings))
+            started.append(spark_session(settings=settings_for(needs, settings)))
         return started[0]
 
     try:

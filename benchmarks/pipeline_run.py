@@ -6,8 +6,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from walrelay.config.settings import CaptureSettings
+from walrelay.config.settings import CaptureSettings, CopySettings
+from walrelay.destinations.base import Destination
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
@@ -17,20 +19,32 @@ from walrelay.spark.session import spark_session
 from walrelay.stores.sqlite import SqliteStore
 from walrelay.workers.status import PipelineStatus
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 POLL_SECONDS = 0.005
 
 
 @contextmanager
-def running(url: str, publication: str, capture: CaptureSettings | None = None) -> Iterator[tuple[Pipeline, Path]]:
+def running(
+    url: str,
+    publication: str,
+    capture: CaptureSettings | None = None,
+    *,
+    into: Callable[[Path], Destination] = lambda directory: DuckDBDestination(directory / "out.duckdb"),
+    settings: CopySettings | None = None,
+    spark: SparkSession | None = None,
+) -> Iterator[tuple[Pipeline, Path]]:
     """It and the directory of all that it keeps; every table is ready."""
     with tempfile.TemporaryDirectory(prefix="walrelay-bench-") as name:
         directory = Path(name)
         pipeline = Pipeline(
             PostgresSource(url, publication=publication),
-            DuckDBDestination(directory / "out.duckdb"),
+            into(directory),
             SqliteStore(directory / "state.sqlite", "bench"),
             mode="both",
-            spark=spark_session(),
+            spark=spark_session(spark),
+            settings=settings,
             log=directory / "log",
             slot="bench",
             capture=capture,
