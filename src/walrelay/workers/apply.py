@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from walrelay.backoff import delays
 from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.destinations.base import Destination, WriteResult
-from walrelay.errors import DestinationBusyError, WalrelayError
+from walrelay.errors import DestinationBusyError, StoppedError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.log.cuts import cuts
 from walrelay.log.reader import LogReader
@@ -154,6 +154,9 @@ class ApplyWorker:
                 self._send(self._board.ranges(to) if self._board is not None else None, to)
                 self._land(room_for=0)
                 return
+            except StoppedError:
+                self._abandon()
+                return  # it comes again at the next start
             except WalrelayError as error:
                 self._abandon()
                 if self._board is not None and self._board.fail_named(error):

@@ -18,6 +18,7 @@ from walrelay.errors import (
     LineageError,
     PausedError,
     SourceError,
+    StoppedError,
     WalrelayError,
 )
 from walrelay.log.readers import ReaderPositions
@@ -228,6 +229,8 @@ class LiveRun:
                 return
             try:
                 tables.watch.judge(tables.board, self._show)
+            except StoppedError:
+                return
             except WalrelayError as error:
                 # What passes by itself is tried again at the next boundary.
                 passes = error.retryable or isinstance(error, DestinationBusyError)

@@ -37,7 +37,7 @@ class FrameLane:
     def __init__(self, context: DestinationContext, root: Path) -> None:
         self._context = context
         self._root = root
-        self._sessions = Sessions(context.spark, FRAME_SETTINGS)
+        self._sessions = Sessions(context, FRAME_SETTINGS)
 
     @contextmanager
     def landed(self, storage: Storage, parts: list[TableChanges], shapes: Mapping[TableId, Shape]) -> Iterator[Landed]:
@@ -56,8 +56,7 @@ class FrameLane:
             if not schema.columns or _holds_more(shape, schema):
                 continue  # DuckDB's own SQL knows what to do
             doing = f"collapsing changes up to {part.to} of"
-            description = f"walrelay {self._context.pipeline_id}: {doing} {schema.name}"
-            with naming(schema.id, schema.name, doing), self._sessions.session(description) as spark:
+            with self._sessions.session(f"{doing} {schema.name}") as spark, naming(schema.id, schema.name, doing):
                 run = replace(part, schema=schema, files=chosen)
                 frames = TableFrames(spark, storage, run, Holding(FRAMES, self._context.settings.special_values))
                 survey = frames.survey

@@ -52,7 +52,7 @@ class LakeRun:
     ) -> None:
         self._context = context
         self._format = format_
-        self._sessions = Sessions(context.spark, format_.session_settings)
+        self._sessions = Sessions(context, format_.session_settings)
         self._tables = Tables(lake, format_, context)
         pipeline = context.pipeline_name or context.pipeline_id
         self._progress = ProgressFile(own / f"progress-{pipeline}.json")
@@ -61,11 +61,10 @@ class LakeRun:
 
     @contextmanager
     def _writing(self, table: TableId, name: object, doing: str) -> Iterator[SparkSession]:
-        description = f"walrelay {self._context.pipeline_id}: {doing} {name}"
         with (
             self._alone.setdefault(table, threading.Lock()),
+            self._sessions.session(f"{doing} {name}") as spark,
             naming(table, name, doing),
-            self._sessions.session(description) as spark,
         ):
             yield spark
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from walrelay.errors import DestinationError, SparkLostError, StoppedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+    from walrelay.destinations.base import DestinationContext
+
+GRACE_SECONDS = 3.0
+"""How long what is being written may take when the pipeline is told to stop: most is through by then. What is not comes
+again at the next start."""
+_WATCH_SECONDS = 0.25
 
 SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -20,29 +30,61 @@ SETTINGS: Mapping[str, str] = {
 
 
 class Sessions:
-    """Of one Spark, used again: a new one takes a tenth of a second for its first statement."""
+    """Of one run's Spark, used again: a new one takes a tenth of a second for its first statement."""
 
-    def __init__(self, spark: Callable[[], SparkSession], settings: Mapping[str, str]) -> None:
-        self._spark = spark
+    def __init__(self, context: DestinationContext, settings: Mapping[str, str]) -> None:
+        self._spark = context.spark
+        self._stopping = context.stopping
+        self._pipeline = context.pipeline_id
         self._settings = {**SETTINGS, **settings}
         self._free: SimpleQueue[SparkSession] = SimpleQueue()
 
     @contextmanager
-    def session(self, description: str) -> Iterator[SparkSession]:
-        """One for this thread."""
+    def session(self, doing: str) -> Iterator[SparkSession]:
+        """One for this thread. Its jobs are described in Spark's pages by what it is doing, and have a tag: when the
+        pipeline is told to stop they are cancelled, and nobody else's are."""
         try:
             session = self._free.get_nowait()
         except Empty:
             session = self._spark().newSession()
             for name, value in self._settings.items():
                 session.conf.set(name, value)
-        context = session.sparkContext
-        context.setLocalProperty("spark.job.description", description)
+        context, tag = session.sparkContext, f"walrelay-write-{uuid4().hex}"
+        context.setLocalProperty("spark.job.description", f"walrelay {self._pipeline}: {doing}")
+        context.addJobTag(tag)
         try:
-            yield session
+            with self._given_up_on_stop(context, tag):
+                yield session
+        except (DestinationError, SparkLostError) as error:
+            if self._stopping.is_set():
+                raise StoppedError(f"the pipeline was stopped while {doing}") from error
+            raise
         finally:
-            context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+            with suppress(Exception):  # a Spark that is gone has neither
+                context.removeJobTag(tag)
+                context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
             self._free.put(session)
+
+    @contextmanager
+    def _given_up_on_stop(self, context: SparkContext, tag: str) -> Iterator[None]:
+        done = threading.Event()
+
+        def watch() -> None:
+            while not self._stopping.is_set():
+                if done.wait(_WATCH_SECONDS):
+                    return
+            if not done.wait(GRACE_SECONDS):
+                while not done.wait(_WATCH_SECONDS):
+                    with suppress(Exception):  # a Spark that is gone has no jobs
+                        context.cancelJobsWithTag(tag)
+
+        watcher = threading.Thread(target=watch, name="walrelay write watcher", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
 
 
 @contextmanager
