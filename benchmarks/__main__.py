@@ -158,17 +158,23 @@ def tables_command(
 
 @app.command("steady")
 def steady_command(
-    minutes: Annotated[float, typer.Option(min=0.1, help="How long.")] = 15, output: Output = RESULTS
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long.")] = 15,
+    into: Annotated[str, typer.Option(help="duckdb, delta or iceberg.")] = "duckdb",
+    rate: Annotated[float, typer.Option(min=1, help="Changes a second into a lake.")] = 5_000,
+    output: Output = RESULTS,
 ) -> None:
-    """Let a pipeline run at half of its maximal rate: lag, memory and files must not grow."""
+    """Let a pipeline run at half of its maximal rate, or into a lake at 5,000 changes a second: lag, memory and files
+    must not grow."""
     from benchmarks.machine import write_result
-    from benchmarks.pipeline_steady import measure_steady, plot_steady, show_steady, steady_as_json
+    from benchmarks.pipeline_steady import DUCKDB, LAKES, measure_steady, plot_steady, show_steady, steady_as_json
 
-    steady = measure_steady(minutes, console)
+    is_lake = into in LAKES
+    steady = measure_steady(minutes, console, LAKES.get(into, DUCKDB), rate if is_lake else None)
     show_steady(steady, console)
-    console.print(f"wrote {write_result(output, 'steady', steady_as_json(steady))}")
-    plot_steady(steady, output / "steady.png")
-    console.print(f"wrote {output / 'steady.png'}")
+    name = f"steady_{into}" if is_lake else "steady"
+    console.print(f"wrote {write_result(output, name, steady_as_json(steady))}")
+    plot_steady(steady, output / f"{name}.png")
+    console.print(f"wrote {output / f'{name}.png'}")
 
 
 @app.command("fuzz")

@@ -1,4 +1,4 @@
-"""A pipeline at half of its maximal rate for a long while: lag, memory and files must not grow."""
+"""A pipeline for a long while, at half of its maximal rate or a given one: lag, memory and files must not grow."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,16 @@ import psutil
 import psycopg
 from rich.console import Console
 
+from benchmarks.lake_spark import lake_needs
 from benchmarks.pipeline_run import running, status_of
 from benchmarks.sampling import roles_below
-from walrelay.config.settings import capture_settings
+from walrelay import DeltaDestination, DuckDBDestination, IcebergDestination
+from walrelay.config.settings import capture_settings, copy_settings
+from walrelay.destinations.base import Destination
+from walrelay.destinations.capabilities import SparkNeeds
 from walrelay.pipeline import Pipeline
+from walrelay.spark.needs import settings_for
+from walrelay.spark.session import spark_session
 from walrelay.testing.postgres import EmbeddedPostgres
 
 ROWS = 200_000
@@ -41,9 +48,10 @@ CREATE PUBLICATION steady FOR TABLE steady;
 class Steady:
     """What was seen, every few seconds."""
 
-    maximal_rate: float
-    """Changes a second that came through while the writer did what it could."""
+    destination: str
     rate: float
+    maximal_rate: float | None = None
+    """Changes a second that came through while the writer did what it could; None when a rate was given."""
     samples: list[dict[str, float]] = field(default_factory=list)
 
     def growth(self, name: str) -> float:
@@ -54,26 +62,73 @@ class Steady:
         return float(np.median(values[-third:])) / first if first else 1.0
 
 
-def measure_steady(minutes: float, console: Console) -> Steady:
+@dataclass(frozen=True)
+class Into:
+    """Where to, and how often."""
+
+    name: str
+    destination: Callable[[Path], Destination]
+    held: str
+    """File or directory, below the run's, that holds the rows."""
+    every: str | None = None
+    needs: SparkNeeds = field(default_factory=SparkNeeds)
+
+
+DUCKDB = Into("DuckDB", lambda directory: DuckDBDestination(directory / "out.duckdb"), "out.duckdb")
+# As somebody has it who keeps an hour of versions: here a minute, so that it is seen within the run.
+_MINUTE = timedelta(minutes=1)
+LAKES = {
+    "delta": Into(
+        "Delta",
+        lambda at: DeltaDestination(at / "lake", maintain_every=_MINUTE, keep_versions=_MINUTE, deletion_vectors=True),
+        "lake",
+        "10s",
+        lake_needs(Path()),
+    ),
+    "iceberg": Into(
+        "Iceberg",
+        lambda at: IcebergDestination(at / "lake", maintain_every=_MINUTE, keep_snapshots=_MINUTE),
+        "lake",
+        "10s",
+        lake_needs(Path()),
+    ),
+}
+
+
+def measure_steady(minutes: float, console: Console, into: Into = DUCKDB, rate: float | None = None) -> Steady:
     settings = capture_settings(retain_age=RETAIN_SECONDS)
     with EmbeddedPostgres() as server:
         with psycopg.connect(server.url, autocommit=True) as connection:
             connection.execute(TABLE % {"rows": ROWS})  # type: ignore[arg-type]
-        with running(server.url, "steady", settings) as (pipeline, directory):
-            with console.status("finding the maximal rate"), _writer(server.url, 1e9):
-                time.sleep(WARM_SECONDS)
-                before, begun = status_of(pipeline).changes, time.monotonic()
-                time.sleep(FULL_SECONDS)
-                maximal = (status_of(pipeline).changes - before) / (time.monotonic() - begun)
-            _wait_for_no_lag(pipeline)
-            steady = Steady(maximal, maximal / 2)
+        spark = spark_session(settings=settings_for(into.needs, {}))
+        every = copy_settings() if into.every is None else copy_settings(every=into.every)
+        with running(server.url, "steady", settings, into=into.destination, settings=every, spark=spark) as (
+            pipeline,
+            directory,
+        ):
+            maximal = None
+            if rate is None:
+                with console.status("finding the maximal rate"):
+                    maximal = _maximal_rate(server.url, pipeline)
+                rate = maximal / 2
+            steady = Steady(into.name, rate, maximal)
             with (
                 console.status(f"{steady.rate:,.0f} changes/s for {minutes:.0f} minutes"),
                 _writer(server.url, steady.rate),
             ):
                 time.sleep(WARM_SECONDS)
-                _watch(pipeline, directory, server.pid, minutes * 60, steady)
+                _watch(pipeline, directory, into.held, server.pid, minutes * 60, steady)
     return steady
+
+
+def _maximal_rate(url: str, pipeline: Pipeline) -> float:
+    with _writer(url, 1e9):
+        time.sleep(WARM_SECONDS)
+        before, begun = status_of(pipeline).changes, time.monotonic()
+        time.sleep(FULL_SECONDS)
+        found = (status_of(pipeline).changes - before) / (time.monotonic() - begun)
+    _wait_for_no_lag(pipeline)
+    return found
 
 
 @contextmanager
@@ -92,7 +147,7 @@ def _wait_for_no_lag(pipeline: Pipeline) -> None:
         time.sleep(0.1)
 
 
-def _watch(pipeline: Pipeline, directory: Path, server: int, seconds: float, steady: Steady) -> None:
+def _watch(pipeline: Pipeline, directory: Path, held: str, server: int, seconds: float, steady: Steady) -> None:
     begun, before = time.monotonic(), status_of(pipeline).changes
     then, used = begun, _cpu_seconds(server)
     while (now := time.monotonic()) - begun < seconds:
@@ -109,10 +164,10 @@ def _watch(pipeline: Pipeline, directory: Path, server: int, seconds: float, ste
         sample |= {f"cores_{who}": (used[who] - cores[who]) / (now - then) for who in used}
         sample |= {f"memory_{role}": size for role, size in _memory(server).items()}
         sample["memory"] = sum(size for name, size in sample.items() if name.startswith("memory_"))
-        files = [path for path in (directory / "log").rglob("*") if path.is_file()]
-        sample["log_files"] = len(files)
-        sample["log_bytes"] = sum(_size(path) for path in files)
-        sample["duckdb_bytes"] = _size(directory / "out.duckdb")
+        for what, place in (("log", directory / "log"), ("destination", directory / held)):
+            files = [path for path in (place, *place.rglob("*")) if path.is_file()]
+            sample[f"{what}_files"] = len(files)
+            sample[f"{what}_bytes"] = sum(_size(path) for path in files)
         sample["wal_bytes"] = float((status.capture.retained_wal_bytes or 0) if status.capture else 0)
         steady.samples.append(sample)
         before, then = status.changes, now
@@ -172,9 +227,11 @@ def steady_as_json(steady: Steady) -> dict[str, Any]:
 def show_steady(steady: Steady, console: Console) -> None:
     seconds = steady.samples[-1]["at"]
     lags = np.array([sample["lag"] for sample in steady.samples])
+    if steady.maximal_rate is not None:
+        console.print(f"maximal {steady.maximal_rate:,.0f} changes/s, with the writer on the same machine")
     console.print(
-        f"maximal {steady.maximal_rate:,.0f} changes/s, with the writer on the same machine;"
-        f" then {np.mean([sample['rate'] for sample in steady.samples]):,.0f} for {seconds / 60:.1f} minutes:"
+        f"into {steady.destination}, {np.mean([sample['rate'] for sample in steady.samples]):,.0f} changes/s"
+        f" for {seconds / 60:.1f} minutes:"
         f" lag median {np.median(lags):.2f} s, worst {lags.max():.2f} s"
     )
     for name in (
@@ -185,11 +242,12 @@ def show_steady(steady: Steady, console: Console) -> None:
         "memory",
         "log_files",
         "log_bytes",
-        "duckdb_bytes",
+        "destination_files",
+        "destination_bytes",
         "wal_bytes",
     ):
         last = steady.samples[-1][name]
-        console.print(f"  {name:13} last third / first third: {steady.growth(name):.2f}   at the end {last:,.2f}")
+        console.print(f"  {name:17} last third / first third: {steady.growth(name):.2f}   at the end {last:,.2f}")
 
 
 def plot_steady(steady: Steady, path: Path) -> None:
@@ -221,17 +279,21 @@ def plot_steady(steady: Steady, path: Path) -> None:
     draw(axes[3], roles, 1e6, "memory, MB")
     draw(
         axes[4],
-        {"log_bytes": "change log", "duckdb_bytes": "DuckDB file", "wal_bytes": "WAL kept back"},
+        {"log_bytes": "change log", "destination_bytes": steady.destination, "wal_bytes": "WAL kept back"},
         1e6,
         "on disk, MB",
     )
     twin = axes[4].twinx()
     twin.plot(at, [sample["log_files"] for sample in steady.samples], color="#8d939b", linewidth=0.8, linestyle=":")
-    twin.set_ylabel("files of the log (dotted)")
+    many = [sample["destination_files"] for sample in steady.samples]
+    if max(many) > 1:
+        twin.plot(at, many, color="#c05020", linewidth=0.8, linestyle=":")
+    twin.set_ylabel("files of log and destination (dotted)")
     twin.set_ylim(bottom=0)
     axes[4].set_xlabel("minutes")
     axes[0].set_title(
-        f"A pipeline at half of its maximal rate ({steady.rate:,.0f} of {steady.maximal_rate:,.0f} changes/s)",
+        f"A pipeline into {steady.destination} at {steady.rate:,.0f} changes/s"
+        + (f", half of its maximal {steady.maximal_rate:,.0f}" if steady.maximal_rate else ""),
         loc="left",
         fontsize=11.5,
         fontweight="bold",

@@ -25,7 +25,7 @@ from walrelay.destinations.lake.names import refuse_twin_columns
 from walrelay.destinations.lake.progress_file import ProgressFile
 from walrelay.destinations.lake.sessions import Sessions
 from walrelay.destinations.lake.tables import Tables
-from walrelay.errors import DestinationError, WalrelayError
+from walrelay.errors import DestinationError, StoppedError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
@@ -160,6 +160,8 @@ class LakeRun:
         try:
             with self._writing(table, name, "maintaining") as spark:
                 self._format.maintain(spark, self._tables.reread(table))
+        except StoppedError:
+            return  # still due
         except WalrelayError as error:
             self._maintenance.failed(table)
             self._context.notify(f"{name} could not be maintained, which is tried again later: {error.message}")
