@@ -28,7 +28,6 @@ from walrelay import DeltaDestination, IcebergDestination
 from walrelay.config.settings import copy_settings
 from walrelay.destinations.base import Destination, DestinationContext
 from walrelay.destinations.iceberg.needs import CATALOG
-from walrelay.postgres.slot import flushed_lsn
 from walrelay.spark.needs import settings_for
 from walrelay.spark.session import spark_session, stop_session
 from walrelay.testing.destination_contract import ContractSource
@@ -158,7 +157,7 @@ def _one_format(
                 before = status_of(pipeline).changes
                 first = 10 * rows + number * changes
                 source.do(CHANGES.format(batches=changes // 1000, rows=rows, first=first), "CHECKPOINT")
-                end, batch = flushed_lsn(source.connection), source.batch(position)
+                batch = source.batch(position)
                 collapsed = directory / f"changes-{number}"
                 _collapse(batch.tables()[0], format_.session(spark, lake), collapsed)
             with console.status(f"{format_.name}, round {number}: from the log"):
@@ -168,7 +167,7 @@ def _one_format(
             with console.status(f"{format_.name}, round {number}: from the slot"):
                 begun = time.monotonic()
                 os.kill(capture.pid, signal.SIGCONT)
-                wait_until(pipeline, lambda end=end: has_applied(pipeline, end))  # type: ignore[misc]
+                wait_until(pipeline, lambda end=batch.to: has_applied(pipeline, end))  # type: ignore[misc]
                 from_slot = time.monotonic() - begun
             merges.changes = status_of(pipeline).changes - before
             position = batch.to
