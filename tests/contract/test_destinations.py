@@ -9,11 +9,12 @@ from typing import Any
 import duckdb
 import pytest
 
+from walrelay.decode.plain_rows import plain_rows
 from walrelay.destinations.base import Destination
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.memory import MemoryDestination
 
-pytest.register_assert_rewrite("walrelay.testing.destination_contract")
+pytest.register_assert_rewrite("walrelay.testing.destination_contract", "walrelay.testing.contract")
 from walrelay.testing.destination_contract import DestinationContract, DestinationFactory  # noqa: E402
 
 pytestmark = pytest.mark.postgres
@@ -39,8 +40,7 @@ class TestDuckDBDestination(DestinationContract):
     def rows(self, destination: Destination, table: str) -> list[dict[str, Any]]:
         assert isinstance(destination, DuckDBDestination)
         with duckdb.connect(str(destination.path), read_only=True) as reader:
-            found: list[dict[str, Any]] = reader.sql(f"FROM {table}").to_arrow_table().to_pylist()
-            return found
+            return [row for one in reader.sql(f"FROM {table}").to_arrow_table().to_batches() for row in plain_rows(one)]
 
 
 class TestDuckDBDestinationInPieces(TestDuckDBDestination):

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.test_readme import blocks
 from walrelay import Pipeline, PostgresSource, SqliteStore
 
-pytest.register_assert_rewrite("walrelay.testing.destination_contract")
+pytest.register_assert_rewrite("walrelay.testing.destination_contract", "walrelay.testing.contract")
 
 PAGE: dict[str, Any] = {"__name__": __name__}
 _DESTINATION, _PROOF = blocks("python", "docs/how-to/write-a-destination.md")

@@ -9,10 +9,14 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+from walrelay.changes.spark_dialect import DIALECT
+from walrelay.decode.plain_rows import plain_rows
 from walrelay.destinations.base import Destination
 from walrelay.destinations.delta.destination import DeltaDestination
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.iceberg.destination import IcebergDestination
+from walrelay.destinations.lake.names import directory_name
+from walrelay.model.names import TableName
 from walrelay.testing.destination_contract import DestinationContract, DestinationFactory
 
 
@@ -28,8 +32,9 @@ class TestDeltaDestination(DestinationContract):
 
     def rows(self, destination: Destination, table: str) -> list[dict[str, Any]]:
         assert isinstance(destination, DeltaDestination)
-        place = destination.path.joinpath(*table.split("."))
-        return [row.asDict(recursive=True) for row in self._spark.sql(f"SELECT * FROM delta.`{place}`").collect()]
+        name = TableName.parse(table)
+        place = DIALECT.quoted(str(destination.path / directory_name(name.schema) / directory_name(name.name)))
+        return [row.asDict(recursive=True) for row in self._spark.sql(f"SELECT * FROM delta.{place}").collect()]
 
 
 class TestIcebergDestination(DestinationContract):
@@ -47,7 +52,10 @@ class TestIcebergDestination(DestinationContract):
         session = self._spark.newSession()
         for name, value in destination.capabilities.spark.settings.items():
             session.conf.set(name, value)
-        return [row.asDict(recursive=True) for row in session.sql(f"SELECT * FROM walrelay.{table}").collect()]
+        name = TableName.parse(table)
+        parts = directory_name(name.schema).replace(".", "~2E"), directory_name(name.name)
+        place = ".".join(DIALECT.quoted(part) for part in ("walrelay", *parts))
+        return [row.asDict(recursive=True) for row in session.sql(f"SELECT * FROM {place}").collect()]
 
 
 class TestDuckDBDestinationThroughSpark(DestinationContract):
@@ -61,8 +69,7 @@ class TestDuckDBDestinationThroughSpark(DestinationContract):
 
     def rows(self, destination: Destination, table: str) -> list[dict[str, Any]]:
         with duckdb.connect(str(self._path(destination)), read_only=True) as reader:
-            found: list[dict[str, Any]] = reader.sql(f"FROM {table}").to_arrow_table().to_pylist()
-            return found
+            return [row for one in reader.sql(f"FROM {table}").to_arrow_table().to_batches() for row in plain_rows(one)]
 
     @staticmethod
     def _path(destination: Destination) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +17,7 @@ from walrelay.changes.table_changes import TableChanges
 from walrelay.decode.plain_rows import plain_rows
 from walrelay.destinations.base import SimpleDestination, WriteResult
 from walrelay.destinations.capabilities import Capabilities
-from walrelay.errors import CopyAgainError
+from walrelay.errors import CopyAgainError, MissingRowError
 from walrelay.model.changes import Change
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
@@ -64,14 +66,15 @@ class MemoryDestination(SimpleDestination):
                 self._refuse_guesses(part)
             homes = {(str(one.schema.name), one.version): one for part in parts for one in part.versions}
             keys = {part.schema.id: part.key for part in parts}
-            for change in batch.changes():
-                version = homes[str(change.table), change.schema_version]
-                table = version.schema.id
-                if change.end_lsn <= self._held(table, batch):
-                    continue
-                self._follow(version).apply(change, keys[table])
-                self.changes.append(change)
-                count += 1
+            with self._all_or_nothing():
+                for change in batch.changes():
+                    version = homes[str(change.table), change.schema_version]
+                    table = version.schema.id
+                    if change.end_lsn <= self._held(table, batch):
+                        continue
+                    self._follow(version).apply(change, keys[table])
+                    self.changes.append(change)
+                    count += 1
             for table in self._taking_part(batch):
                 self._applied[table] = max(batch.to, self._applied.get(table, batch.to))
             if batch.ranges is None:
@@ -85,6 +88,18 @@ class MemoryDestination(SimpleDestination):
         """The rows of a table as dictionaries."""
         with self._lock:
             return self._current[table].all()
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Else what was taken of a batch that fails would be taken twice, when that comes again without the failed table."""
+        current, shapes = {name: rows.copy() for name, rows in self._current.items()}, dict(self._shapes)
+        taken = len(self.changes)
+        try:
+            yield
+        except BaseException:
+            self._current, self._shapes = current, shapes
+            del self.changes[taken:]
+            raise
 
     def _refuse_guesses(self, part: TableChanges) -> None:
         """Before anything is taken: what older rows hold in a column may not be in the log."""
@@ -128,6 +143,10 @@ class _Rows:
     def all(self) -> list[Row]:
         return [dict(row) for row in self._rows]
 
+    def copy(self) -> _Rows:
+        """Rows themselves are never altered, only replaced."""
+        return _Rows(list(self._rows))
+
     def alter(self, steps: tuple[SchemaStep, ...]) -> None:
         if not steps:
             return
@@ -147,14 +166,18 @@ class _Rows:
                 self._rows.append(dict(change.row or {}))
             case "update":
                 new = change.row or {}
-                place = self._find(change.old or new, key)
+                place = self._find(change, change.old or new, key)
                 before = self._rows[place]
                 kept = {name: before[name] for name in change.unchanged}
                 self._rows[place] = {**new, **kept}
             case "delete":
-                del self._rows[self._find(change.old or {}, key)]
+                del self._rows[self._find(change, change.old or {}, key)]
 
-    def _find(self, image: Row, key: tuple[str, ...]) -> int:
+    def _find(self, change: Change, image: Row, key: tuple[str, ...]) -> int:
         names = key or tuple(image)
         wanted = [image[name] for name in names]
-        return next(place for place, row in enumerate(self._rows) if [row.get(name) for name in names] == wanted)
+        for place, row in enumerate(self._rows):
+            if [row.get(name) for name in names] == wanted:
+                return place
+        table = str(change.table)
+        raise MissingRowError(f"a row that a change of {table} means is not there", context={"table": table})
