@@ -50,7 +50,7 @@ class Target:
 
 
 ARROW = Target("arrow", frozenset({Special.TIMESTAMP_INFINITY, Special.DATE_INFINITY, Special.INTERVAL_INFINITY}))
-TEXT = Target("text", frozenset({Special.INTERVAL_INFINITY}), uuid_as_text=True, time_as_text=True, dates_as_text=True)
+TEXT = Target("text", ARROW.holds, uuid_as_text=True, time_as_text=True, dates_as_text=True)
 
 
 @dataclass(slots=True)

@@ -91,7 +91,7 @@ class MemoryDestination(SimpleDestination):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Else what was taken of a batch that fails would be taken twice, when that comes again without the failed table."""
+        """What was taken of a batch that fails would be taken twice, when it comes again without the failed table."""
         current, shapes = {name: rows.copy() for name, rows in self._current.items()}, dict(self._shapes)
         taken = len(self.changes)
         try:

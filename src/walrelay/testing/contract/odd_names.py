@@ -14,6 +14,7 @@ from walrelay.testing.contract.fixtures import SourceFactory
 from walrelay.testing.contract.source import ContractSource
 from walrelay.testing.contract.stories import ODD_COLUMNS, ODD_RENAMED, ODD_TABLES
 from walrelay.testing.contract.tables import TablesFixtures, as_text, names_table
+from walrelay.testing.sample import Row
 
 _KEY, *_OTHERS = ODD_COLUMNS
 
@@ -22,7 +23,7 @@ def _named(statement: str, table: str, *columns: str) -> str:
     """The statement with these names in it."""
     name = TableName.parse(table)
     parts = [sql.Identifier(name.schema, name.name), *(sql.Identifier(column) for column in columns)]
-    return sql.SQL(statement).format(*parts).as_string()  # type: ignore[arg-type]
+    return sql.SQL(statement).format(*parts).as_string()
 
 
 def odd_ddl(tables: tuple[str, ...] = ODD_TABLES) -> str:
@@ -88,7 +89,7 @@ class OddNamesContract(TablesFixtures):
             source.copy(destination, ODD_RENAMED)
         assert self._odd(destination, [ODD_RENAMED]) == source.contents()
 
-    def _odd(self, destination: Destination, tables: list[str]) -> dict[str, list[object]]:
+    def _odd(self, destination: Destination, tables: list[str]) -> dict[str, list[Row]]:
         return {table: sorted(as_text(row) for row in self.rows(destination, table)) for table in tables}
 
     def _copied(self, source: ContractSource, destination: Destination, table: str) -> bool:

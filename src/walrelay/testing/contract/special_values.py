@@ -36,11 +36,11 @@ class SpecialValuesContract(TablesFixtures):
     ) -> None:
         special_source.do(SPECIAL_ROWS.format(1))
         self.copied(special_source, destination, SPECIAL_NAMES)
-        assert self._found(destination) == _expected(special_source, destination)
+        assert self._found(destination) == expected_rows(special_source, destination)
         before = special_source.batch().to
         special_source.do(SPECIAL_ROWS.format(11), "DELETE FROM special WHERE id = 1")
         destination.write_events(special_source.batch(before))
-        assert self._found(destination) == _expected(special_source, destination)
+        assert self._found(destination) == expected_rows(special_source, destination)
 
     def test_special_values_that_it_treated_are_counted_by_table(
         self, special_source: ContractSource, destination: Destination
@@ -49,8 +49,8 @@ class SpecialValuesContract(TablesFixtures):
         self.copied(special_source, destination, SPECIAL_NAMES)
         special_source.do(SPECIAL_ROWS.format(1), "INSERT INTO plain VALUES (1)")
         result = destination.write_events(special_source.batch()).settled()
-        found = dict.fromkeys(_unheld(destination) & {Special.DATE_INFINITY, Special.INTERVAL_INFINITY}, 2)
-        found |= dict.fromkeys(_unheld(destination) & {Special.TIMESTAMP_INFINITY}, 3)
+        found = dict.fromkeys(unheld(destination) & {Special.DATE_INFINITY, Special.INTERVAL_INFINITY}, 2)
+        found |= dict.fromkeys(unheld(destination) & {Special.TIMESTAMP_INFINITY}, 3)
         treated = {table: +Counter(counts) for table, counts in result.treated.items() if +Counter(counts)}
         assert treated == ({special_source.schema("special").id: Counter(found)} if found else {})
 
@@ -60,9 +60,9 @@ class SpecialValuesContract(TablesFixtures):
         with opened("error") as destination:
             self.copied(special_source, destination, SPECIAL_NAMES)
             special_source.do(SPECIAL_ROWS.format(1), "INSERT INTO plain VALUES (1)")
-            if not _unheld(destination):
+            if not unheld(destination):
                 destination.write_events(special_source.batch())
-                assert self._found(destination) == _expected(special_source, destination)
+                assert self._found(destination) == expected_rows(special_source, destination)
                 return
             with pytest.raises(SpecialValueError) as caught:
                 destination.write_events(special_source.batch())
@@ -79,7 +79,7 @@ class SpecialValuesContract(TablesFixtures):
         self.copied(special_source, destination, SPECIAL_NAMES)
         special_source.do(f"INSERT INTO {table} VALUES ('infinity', 1), ('-infinity', 2)")
         special_source.do("INSERT INTO plain VALUES (1)")
-        if _KEYS[table] in _unheld(destination):
+        if _KEYS[table] in unheld(destination):
             with pytest.raises(SpecialKeyError) as caught:
                 destination.write_events(special_source.batch())
             assert names_table(caught.value, special_source.schema(table))
@@ -93,24 +93,25 @@ class SpecialValuesContract(TablesFixtures):
         assert self.held(destination, ["plain"]) == _ONE_PLAIN
 
     def _found(self, destination: Destination) -> list[Row]:
-        return sorted(plain_row(_shown(row)) for row in self.rows(destination, "public.special"))
+        return sorted(plain_row(shown(row)) for row in self.rows(destination, "public.special"))
 
 
-def _unheld(destination: Destination) -> frozenset[Special]:
+def unheld(destination: Destination) -> frozenset[Special]:
     """What the log holds and the destination does not."""
     return ARROW.holds - destination.dialect.target.holds
 
 
-def _expected(source: ContractSource, destination: Destination) -> list[Row]:
+def expected_rows(source: ContractSource, destination: Destination) -> list[Row]:
+    """What the source holds in `special`, without what the log or the destination cannot hold."""
     holds = destination.dialect.target.holds & ARROW.holds
     rows = (dict(row) for row in source.contents()["public.special"])
     return sorted(
-        plain_row(_shown({n: v for n, v in row.items() if v not in _ENDLESS or SPECIALS[n] in holds})) for row in rows
+        plain_row(shown({n: v for n, v in row.items() if v not in _ENDLESS or SPECIALS[n] in holds})) for row in rows
     )
 
 
-def _shown(row: dict[str, Any]) -> dict[str, str | None]:
-    """A moment by its day, which all print in the same way; of an interval that it is there: everyone has a type of his
-    own for it."""
+def shown(row: dict[str, Any]) -> dict[str, str | None]:
+    """A moment by its day, which all print in the same way; of an interval only that it is there: each destination has
+    its own type for it."""
     there = {name: value for name, value in row.items() if value is not None}
     return {name: "held" if name == "took" else postgres_text(value)[:_DAY] for name, value in there.items()}
