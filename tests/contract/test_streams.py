@@ -19,7 +19,7 @@ from walrelay.destinations.capabilities import Capabilities
 from walrelay.destinations.stdout import StdoutDestination
 from walrelay.model.schema import TableSchema
 
-pytest.register_assert_rewrite("walrelay.testing.stream_contract")
+pytest.register_assert_rewrite("walrelay.testing.stream_contract", "walrelay.testing.contract")
 from walrelay.testing.stream_contract import DestinationFactory, StreamContract, StreamEvent  # noqa: E402
 
 pytestmark = pytest.mark.postgres

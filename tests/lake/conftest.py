@@ -29,6 +29,7 @@ also in the pipelines that run into lakes."""
 IN_LONG = (
     "test_no_rows_still_make_a_table",
     "test_tables_are_copied_side_by_side",
+    "test_a_table_is_copied_while_others_take_changes",
     "test_before_a_copy_it_forgets_how_far_the_table_was",
     "test_it_knows_how_far_each_table_is",
     "test_a_copy_whose_answer_was_lost",

@@ -23,7 +23,7 @@ import pytest
 from walrelay.destinations.base import Destination
 from walrelay.errors import CopyAgainError
 from walrelay.postgres.snapshot import exported_snapshot
-from walrelay.testing.contract.failures import FailuresContract
+from walrelay.testing.contract.failures import ALL_TABLES, FailuresContract
 from walrelay.testing.contract.fixtures import DestinationFactory, Opened
 from walrelay.testing.contract.odd_names import OddNamesContract
 from walrelay.testing.contract.source import ContractSource
@@ -112,6 +112,21 @@ class DestinationContract(SpecialValuesContract, OddNamesContract, FailuresContr
         except CopyAgainError as error:
             assert names_table(error, source.schema("keyed")), "the others are to go on without it"
             source.copy(destination, "keyed")
+        assert self.held(destination) == source.contents()
+
+    def test_a_table_is_copied_while_others_take_changes(
+        self, source: ContractSource, destination: Destination
+    ) -> None:
+        """Each by a thread of its own."""
+        self.copied(source, destination)
+        source.do(*ALL_TABLES)
+        with ThreadPoolExecutor(3) as pool:
+            copied = pool.submit(source.copy, destination, "keyed")
+            taken = [
+                pool.submit(destination.write_events, source.batch(tables=tables))
+                for tables in (("loose",), ("paired", "coded"))
+            ]
+            assert all(one.result().settled().durable for one in [copied, *taken])
         assert self.held(destination) == source.contents()
 
     def test_it_knows_how_far_each_table_is(self, source: ContractSource, destination: Destination) -> None:

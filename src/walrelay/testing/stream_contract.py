@@ -12,7 +12,9 @@
             return [dict(row) for row in ...]  # the rows of a table's copies
 
 Each call of the factory opens the same place anew. Changes come from a real Postgres through a real log. What comes
-twice after a crash has the position of its first time, so that a consumer can leave it out: `once` does that.
+twice after a crash has the position of its first time, so that a consumer can leave it out: `once` does that. For
+failures that explain themselves, `pytest.register_assert_rewrite("walrelay.testing.stream_contract",
+"walrelay.testing.contract")` first.
 """
 
 from __future__ import annotations
