@@ -11,11 +11,13 @@ import deltalake
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from walrelay import DeltaDestination, IcebergDestination, Pipeline, PostgresSource, SqliteStore
+from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
 from walrelay.model.names import TableName
+from walrelay.model.special import Special
 from walrelay.workers.report import Silent
 
 
@@ -25,6 +27,7 @@ class Notices(Silent):
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.copied: list[str] = []
+        self.treated: dict[Special, int] = {}
 
     def table_started(self, table: TableName, attempt: int) -> None:
         self.copied.append(table.name)
@@ -37,6 +40,7 @@ class DeltaLake:
     """Read by delta-rs."""
 
     name = "delta"
+    reader = "delta-rs"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,10 +48,20 @@ class DeltaLake:
     def destination(self, **options: Any) -> Destination:
         return DeltaDestination(self.path, **options)
 
-    def held(self, name: str) -> list[dict[str, Any]]:
+    def arrow(self, name: str) -> pa.Table:
         table = deltalake.DeltaTable(str(self.path / "public" / name))
-        found = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
-        return pa.table(found).to_pylist()
+        return pa.table(deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
+
+    def held(self, name: str) -> list[dict[str, Any]]:
+        return self.arrow(name).to_pylist()
+
+    def frame(self, spark: SparkSession, name: str) -> DataFrame:
+        return spark.sql(f"SELECT * FROM delta.`{self.path / 'public' / name}`")
+
+    @staticmethod
+    def type_named(type_: str) -> str:
+        """What a type of Spark's is called here."""
+        return type_
 
     def files(self, name: str) -> set[str]:
         """Those that a reader opens."""
@@ -66,6 +80,7 @@ class IcebergLake:
     """Read by pyiceberg."""
 
     name = "iceberg"
+    reader = "pyiceberg"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -85,10 +100,21 @@ class IcebergLake:
         tasks = list(self.table(name).scan().plan_files())
         return {file.file_path for task in tasks for file in (task.file, *task.delete_files)}
 
+    def arrow(self, name: str) -> pa.Table:
+        return self.table(name).scan().to_arrow()
+
     def held(self, name: str) -> list[dict[str, Any]]:
-        rows = self.table(name).scan().to_arrow().to_pylist()
+        rows = self.arrow(name).to_pylist()
         assert isinstance(rows, list)
         return rows
+
+    def frame(self, spark: SparkSession, name: str) -> DataFrame:
+        return session_of(self, spark).sql(f"SELECT * FROM walrelay.public.`{name}`")
+
+    @staticmethod
+    def type_named(type_: str) -> str:
+        """It has no integer that is shorter than an int."""
+        return type_.replace("smallint", "int")
 
     def names(self) -> set[str]:
         return {name for _, name in self.catalog.list_tables("public")}
@@ -110,7 +136,15 @@ def session_of(lake: IcebergLake, spark: SparkSession) -> SparkSession:
     return session
 
 
-def catch_up(directory: Path, url: str, slot: str, lake: Lake, spark: SparkSession, id_: str = "walrelay") -> Notices:
+def catch_up(
+    directory: Path,
+    url: str,
+    slot: str,
+    lake: Lake,
+    spark: SparkSession,
+    id_: str = "walrelay",
+    settings: CopySettings | None = None,
+) -> Notices:
     """Runs the pipeline whose state and log are in the directory until it has caught up; what it said."""
     store, notices = SqliteStore(directory / "state.sqlite", id_), Notices()
     pipeline = Pipeline(
@@ -119,13 +153,14 @@ def catch_up(directory: Path, url: str, slot: str, lake: Lake, spark: SparkSessi
         store,
         mode="both",
         spark=spark,
+        settings=settings,
         listener=notices,
         id=id_,
         log=directory / "log",
         slot=slot,
     )
     try:
-        pipeline.run("caught-up")
+        notices.treated = dict(pipeline.run("caught-up").treated)
     finally:
         store.close()
     return notices

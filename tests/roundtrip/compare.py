@@ -88,7 +88,8 @@ def in_words(type_: PgType, value: Any) -> str | None:
             return _range(type_, value)
         case "multirange":
             assert type_.element
-            return "{" + ",".join(_range(type_.element, item) for item in value) + "}"
+            # Postgres has no NULL in one; a destination may, for a range whose bound it cannot hold.
+            return "{" + ",".join("NULL" if item is None else _range(type_.element, item) for item in value) + "}"
         case _:
             return _leaf(type_, value)
 
