@@ -54,6 +54,9 @@ POLICIES: dict[SpecialValues, dict[str, str]] = {
 """What a lake holds where the source has ±infinity."""
 INFINITY = re.compile(r"(-?)infinity")
 """Of a date or a timestamp; that of a number is written with a capital."""
+CONFUSED, LISTS_OF_STRUCTS = {"pyiceberg"}, re.compile(r"list<[^<]*struct<")
+"""Who takes a list of structs that is NULL for an empty one (`ArrowProjectionVisitor.list` in pyiceberg 0.12 leaves out
+which are NULL); Spark is there to tell them apart."""
 SHOWN = 100
 
 
@@ -167,8 +170,9 @@ class Source:
     schema: TableSchema
     printed: dict[str, list[str | None]] = field(repr=False)
 
-    def differences(self, one: Tried, table: pa.Table, policy: SpecialValues) -> list[str]:
+    def differences(self, one: Tried, reader: str, table: pa.Table, policy: SpecialValues) -> list[str]:
         column, printed = self.schema.column(one.name), self.printed[one.name]
+        is_confused = reader in CONFUSED and LISTS_OF_STRUCTS.search(str(table.schema.field(one.name).type))
         held = dict(zip(table["id"].to_pylist(), plain(table[one.name]), strict=True))
         assert len(held) == len(ROADS) * ROWS == table.num_rows
         wrong = []
@@ -178,9 +182,13 @@ class Source:
             wrong += [
                 f"{one.case.id} by {road}: {str(text)[:SHOWN]}, not {str(wanted)[:SHOWN]}"
                 for road, text in found.items()
-                if text != wanted
+                if text != wanted and not (is_confused and without_empty(text) == without_empty(wanted))
             ]
         return wrong
+
+
+def without_empty(text: str | None) -> str:
+    return (text or "").replace("{}", "")
 
 
 def words(column: Column, value: Any) -> str | None:
@@ -216,7 +224,7 @@ def test_every_value_is_as_postgres_prints_it_whether_copied_inserted_or_updated
         f"read by {reader}: {text}"
         for reader, table in {lake.reader: lake.arrow("wide"), "Spark": frame.toArrow()}.items()
         for one in COLUMNS
-        for text in source.differences(one, table, policy)
+        for text in source.differences(one, reader, table, policy)
     ]
     assert not wrong, "\n".join(wrong)
     assert (copied.copied, changed.copied) == (["wide"], []), "what came later came by changes"
