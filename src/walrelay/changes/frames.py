@@ -134,10 +134,14 @@ class TableFrames:
             "max(commit_time) AS last_commit",
             "max(CASE WHEN op = 'truncate' THEN struct(commit_lsn, ordinal) END) AS truncated_at",
             f"count_if({goes} AND unnamed) AS unnamed",
-            "count_if(op = 'update' AND moved AND size(`unchanged`) > 0) AS moved_lacking",
+            f"count_if(op = 'update' AND moved AND {self._lacks(one)}) AS moved_lacking",
             "collect_set(`unchanged`) AS `unchanged`",
             f"array({', '.join(specials)}) AS specials" if specials else "CAST(array() AS ARRAY<BIGINT>) AS specials",
         )
+
+    def _lacks(self, one: _Version) -> str:
+        """Whether an update leaves a value out; of a shape that did not have a column yet, every one does."""
+        return "true" if None in one.columns else "size(`unchanged`) > 0"
 
     def _specials(self, one: _Version) -> list[tuple[int, Special]]:
         return [(i, special) for i, column in one.known(self.width) for special in self.holding.specials(column)]

@@ -69,7 +69,8 @@ STORIES = {
 }
 
 ALTERED = [
-    "INSERT INTO keyed VALUES (1, 'a', 1), (2, 'b', 2)",
+    "INSERT INTO keyed VALUES (1, 'a', 1), (2, 'b', 2), (8, 'f', 8)",
+    "UPDATE keyed SET id = 9 WHERE id = 8",
     "ALTER TABLE keyed ADD COLUMN more int; INSERT INTO keyed VALUES (3, 'c', 3, 4)",
     "ALTER TABLE keyed RENAME COLUMN note TO words; UPDATE keyed SET words = 'd', more = 1 WHERE id = 1",
     "ALTER TABLE keyed DROP COLUMN paid; INSERT INTO keyed VALUES (4, 'e', 5); DELETE FROM keyed WHERE id = 2",
