@@ -37,6 +37,11 @@ IN_LONG = (
     "test_by_policy_error",
     "test_a_key_is_held_exactly_or_refused_by_name[by_length]",
     "test_a_table_and_a_column_that_get_odd_names",
+    "test_odd_names_are_kept",
+    "test_special_values",
+    "test_what_goes_wrong_is_told_and_stops_nothing",
+    "test_the_position_outlives_the_snapshots",
+    "test_a_merge_is_given_up_when_the_pipeline_stops_and_comes_again[iceberg]",
 )
 THROUGH_SPARK = ("test_changes_lead_to", "test_an_altered_table", "test_special_values_that_it_treated")
 """What the frame lane changes for DuckDB; the rest of it is in tests/contract."""
