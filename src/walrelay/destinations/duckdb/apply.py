@@ -223,10 +223,12 @@ class Application:
         schema = version.schema
         if not _differs(schema):
             return batch
-        tally = Tally(DUCKDB, self._special_values, self.treated.setdefault(schema.id, Counter()))
+        treated = self.treated.setdefault(schema.id, Counter())
+        # What a row held before was counted when it came.
+        tallies = {name: Tally(DUCKDB, self._special_values, to) for name, to in (("row", treated), ("old", Counter()))}
         with _naming(schema):
             columns = [
-                retarget_struct(column, schema, tally, keys=schema.key_columns) if name in {"row", "old"} else column
+                retarget_struct(column, schema, tallies[name], keys=schema.key_columns) if name in tallies else column
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             ]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

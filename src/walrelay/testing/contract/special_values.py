@@ -53,6 +53,10 @@ class SpecialValuesContract(TablesFixtures):
         found |= dict.fromkeys(unheld(destination) & {Special.TIMESTAMP_INFINITY}, 3)
         treated = {table: +Counter(counts) for table, counts in result.treated.items() if +Counter(counts)}
         assert treated == ({special_source.schema("special").id: Counter(found)} if found else {})
+        begun = special_source.batch().to
+        special_source.do("DELETE FROM special WHERE id = 1")
+        result = destination.write_events(special_source.batch(begun)).settled()
+        assert not any(+Counter(counts) for counts in result.treated.values()), "what goes was counted when it came"
 
     def test_by_policy_error_a_value_that_it_cannot_hold_stops_its_table_alone(
         self, special_source: ContractSource, opened: Opened

@@ -79,6 +79,7 @@ ALTERED = [
 SPECIAL_TABLES = """
 CREATE TABLE special
     (id int PRIMARY KEY, at timestamptz, local timestamp, day date, price numeric(8, 2), took interval);
+ALTER TABLE special REPLICA IDENTITY FULL;
 CREATE TABLE by_day (day date PRIMARY KEY, n int);
 CREATE TABLE by_length (took interval PRIMARY KEY, n int);
 CREATE TABLE plain (id int PRIMARY KEY);
