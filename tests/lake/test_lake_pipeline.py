@@ -99,8 +99,14 @@ def test_a_pipeline_into_a_lake_keeps_tables_equal_through_changes_and_altered_c
         source.execute("ALTER TABLE orders DROP COLUMN feels")
         source.execute("ALTER TABLE orders ADD COLUMN feels text")
         source.execute("UPDATE orders SET feels = 'fine' WHERE id = 2")
+        # A row that takes another key while its table does not have the column yet.
+        source.execute("""UPDATE "Odd name, with = signs" SET id = 2""")
+        source.execute("""ALTER TABLE "Odd name, with = signs" ADD COLUMN c int""")
+        source.execute("""INSERT INTO "Odd name, with = signs" VALUES (3, 'y', 4)""")
         said = caught_up()
         same()
+        odd = sorted(lake.held("Odd name~2C with ~3D signs"), key=lambda row: row["id"])
+        assert [tuple(row.values()) for row in odd] == [(2, "x", None), (3, "y", 4)]
         assert not [one for one in said if "again" in one], said
         source.execute("TRUNCATE orders; INSERT INTO orders (id, words) VALUES (1, 'after')")
         source.execute("ALTER TABLE loose RENAME TO looser")
