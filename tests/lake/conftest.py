@@ -110,8 +110,8 @@ def _is_short(item: pytest.Item) -> bool:
         return True
     if "ThroughSpark" in item.nodeid and not item.name.startswith(THROUGH_SPARK):
         return False
-    if "test_lake_crashes" in item.nodeid:
-        return False  # each kill is a JVM that starts, merges and dies
+    if "test_lake_crashes" in item.nodeid or "test_lake_cluster" in item.nodeid:
+        return False  # each kill is a JVM that starts, merges and dies; a cluster has four of them
     given = getattr(item, "callspec", None)
     story, cut = (None, None) if given is None else (given.params.get("story"), given.params.get("cut"))
     if story is None:
