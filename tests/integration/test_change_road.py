@@ -84,7 +84,7 @@ def test_an_idle_publication_beside_a_busy_table_holds_back_no_wal(database: str
             start = flushed_lsn(connection)
             while not (written > 20_000_000 and retained[-1] < written / 2):
                 assert time.monotonic() - begun < IDLE_PATIENCE, "what is kept back grows with what is written"
-                connection.execute("INSERT INTO busy SELECT g, repeat('x', 1000) FROM generate_series(1, 100) g")
+                connection.execute("INSERT INTO busy SELECT g, repeat('x', 1000) FROM generate_series(1, 500) g")
                 connection.execute("SELECT pg_log_standby_snapshot()")
                 time.sleep(0.05)
                 found = find_slot(connection, slot)
