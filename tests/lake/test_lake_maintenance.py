@@ -103,6 +103,8 @@ def test_deletion_vectors_mark_rows_and_compaction_takes_them_away(
     lake = DeltaLake(tmp_path / "lake")
     options = {"deletion_vectors": True, "keep_versions": timedelta(0)}
     source.do("INSERT INTO keyed SELECT g, 'old', g FROM generate_series(1, 100) g")
+    with opened(lake.destination()) as destination:
+        source.copy(destination, "keyed")  # without them; from the next copy on the table has them
     with opened(lake.destination(maintain_every=None, **options)) as destination:
         source.copy(destination, "keyed")
         copy = lake.files("keyed")
