@@ -13,12 +13,12 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-LOCK := pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-emit-index-url \
-	$(if $(UPGRADE),--upgrade)
+LOCK_ANY := pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade)
+LOCK := $(LOCK_ANY) --python-version 3.11
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-unit test-spark43 lint format bench fuzz kills lakes soak shapes worlds mischief lock clean jdk
+.PHONY: help env emulators demo test test-unit test-spark43 lint format bench fuzz kills lakes soak shapes worlds mischief lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -86,13 +86,21 @@ env: .venv/.stamp ## create or refresh .venv from the locks, with kernels compil
 	@.venv-spark43/bin/python -m walrelay.spark.class_archive
 	@touch $@
 
+# What stands in for a service in tests, each in an environment of its own. Where one cannot be had, `make test` goes on, and its
+# tests say what is missing.
+EMULATORS := clickhouse snowflake bigquery
+emulators: $(EMULATORS:%=.venv-emulators/%/.stamp) ## environments for what stands in for warehouses in tests
+
+.venv-emulators/%/.stamp: requirements/emulators/%.lock scripts/emulator
+	@$(TOOLS); sh scripts/emulator $* "$$py" "$$@"
+
 jdk:
 	@sh scripts/check-jdk
 
 demo: jdk env ## replicate a throwaway Postgres into DuckDB and watch it
 	$(BIN)/walrelay demo $(ARGS)
 
-test: jdk env ## run all tests
+test: jdk env emulators ## run all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-spark43: jdk .venv-spark43/.stamp ## run the tests that need Spark on Spark 4.3
@@ -149,7 +157,11 @@ lock: ## write requirements/*.lock anew from pyproject.toml (UPGRADE=1 for newer
 	"$$@" $(LOCK_PROJECT) --extra dev -o requirements/dev.lock; \
 	"$$@" $(LOCK_PROJECT) --extra bench -o requirements/bench.lock; \
 	"$$@" $(LOCK) --constraints requirements/spark43.txt pyproject.toml --extra dev -o requirements/spark43.lock; \
-	"$$@" $(LOCK) requirements/peers.txt -o requirements/peers.lock
+	"$$@" $(LOCK) requirements/peers.txt -o requirements/peers.lock; \
+	"$$@" $(LOCK) requirements/emulators/clickhouse.txt -o requirements/emulators/clickhouse.lock; \
+	"$$@" $(LOCK) requirements/emulators/snowflake.txt -o requirements/emulators/snowflake.lock; \
+	"$$@" $(LOCK_ANY) --python-version 3.13 --override requirements/emulators/bigquery-overrides.txt \
+		requirements/emulators/bigquery.txt -o requirements/emulators/bigquery.lock
 
 clean: ## remove caches and build output, keep .venv
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
