@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from walrelay.log.storage import open_storage
 from walrelay.model.names import TableId
 from walrelay.model.phases import Ready
@@ -34,12 +36,13 @@ def test_help_loads_nothing_but_the_command_line() -> None:
         assert not loaded_by(*arguments) & (ENGINES | others), arguments
 
 
-def test_status_loads_neither_an_engine_nor_arrow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [("status",), ("quarantine", "list")])
+def test_commands_about_the_state_load_neither_an_engine_nor_arrow(tmp_path: Path, command: tuple[str, ...]) -> None:
     store = SqliteStore(tmp_path / "state.sqlite", "p")
     store.update_table_replication_state(TableId(1), Ready())
     store.close()
     open_storage(tmp_path / "log")
-    assert not loaded_by("status", "--state", str(tmp_path)) & (ENGINES | {"pyarrow", "numpy", "psycopg"})
+    assert not loaded_by(*command, "--state", str(tmp_path)) & (ENGINES | {"pyarrow", "numpy", "psycopg"})
 
 
 def test_commands_about_source_and_log_load_no_engine(database: str, tmp_path: Path) -> None:

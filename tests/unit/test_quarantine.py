@@ -32,12 +32,13 @@ from walrelay.log.storage import open_storage
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
+from walrelay.model.quarantine import FACT
 from walrelay.model.schema import Column, PgType, TableSchema, TypeField
 from walrelay.model.special import SpecialValues
 from walrelay.stores.memory import MemoryStore
 from walrelay.wire.pgoutput import Relation
 from walrelay.wire.replication import StreamCutter, WholeTransactions
-from walrelay.workers.quarantine import FACT, MOST_COPIES, QuarantineRule
+from walrelay.workers.quarantine import MOST_COPIES, QuarantineRule
 
 INT4 = PgType(23, "int4")
 NUMERIC = PgType(1700, "numeric", modifier=((10 << 16) | 2) + 4)

@@ -10,14 +10,14 @@ from walrelay.control.stores import Place
 from walrelay.errors import TableMissingError
 from walrelay.log.failures import LogDamagedError
 from walrelay.log.identity import read_lineage
-from walrelay.log.quarantine import QuarantinedChange, quarantined_changes
+from walrelay.log.quarantine import quarantined_changes
 from walrelay.log.storage import open_storage
 from walrelay.log.view import LogView
 from walrelay.model.names import TableId
 from walrelay.model.phases import Errored, Init
+from walrelay.model.quarantine import FACT, QuarantinedChange, state_of
 from walrelay.stores.base import PipelineStore
 from walrelay.stores.failures import NoEarlierPhaseError
-from walrelay.workers.quarantine import FACT, state_of
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ from walrelay.control.commands import is_running
 from walrelay.control.stores import Place
 from walrelay.log.identity import read_lineage
 from walrelay.log.manifest import Treated
+from walrelay.log.quarantine import quarantined_changes
 from walrelay.log.readers import ReaderPositions
 from walrelay.log.status import SILENT_SECONDS, CaptureStatus, read_status
 from walrelay.log.storage import open_storage
 from walrelay.log.view import LogView
+from walrelay.model import quarantine
 from walrelay.model.names import TableId
 from walrelay.model.phases import Errored, TableReplicationPhase, phase_name
 from walrelay.model.progress import Apply
@@ -171,14 +173,10 @@ def _treated(
 
 
 def _quarantined(store: PipelineStore, log: LogView) -> dict[str, int]:
-    if not any(file.kind == "quarantine" for entry in log.entries(log.start(), log.end()) for file in entry.files):
+    if not (found := quarantined_changes(log)):
         return {}
-    # They read it with Arrow, which takes longer to load than all the rest.
-    from walrelay.log.quarantine import quarantined_changes
-    from walrelay.workers import quarantine
-
     facts = store.get_facts(quarantine.FACT)
-    open_ = (one.name for one in quarantined_changes(log) if quarantine.state_of(one, facts.get(one.table)) == "open")
+    open_ = (one.name for one in found if quarantine.state_of(one, facts.get(one.table)) == "open")
     return dict(sorted(Counter(open_).items()))
 
 

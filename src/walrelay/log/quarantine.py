@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
-from walrelay.decode.quarantine import QUARANTINE_SCHEMA
 from walrelay.log.failures import LogDamagedError, named
 from walrelay.log.manifest import DataFile, Entry
 from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
-from walrelay.model.names import TableId
+from walrelay.model.quarantine import QuarantinedChange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ATTEMPTS: Final = 10
 """How often a range is looked up again when compaction has replaced a file meanwhile."""
 BRIEF: Final = ("commit_lsn", "end_lsn", "ordinal", "xid", "table", "name", "code", "reason")
 """The columns by which it is decided what becomes of a table."""
-WITHOUT_BYTES: Final = tuple(name for name in QUARANTINE_SCHEMA.names if name != "message")
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantinedChange:
-    """One change that could not be decoded."""
-
-    table: TableId
-    name: str
-    schema_version: int
-    commit_lsn: Lsn
-    end_lsn: Lsn
-    ordinal: int
-    xid: int
-    commit_time: datetime | None
-    op: str
-    code: str
-    reason: str
-    key: str | None
-    """A JSON object; a row's values."""
 
 
 def quarantine_files(entries: Sequence[Entry]) -> list[DataFile]:
@@ -50,6 +26,12 @@ def quarantine_files(entries: Sequence[Entry]) -> list[DataFile]:
 
 def read_quarantine(log: LogView, after: Lsn, to: Lsn, columns: Sequence[str] = BRIEF) -> pa.Table:
     """What could not be decoded of the transactions that end after `after` and up to `to`, in no order."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from walrelay.decode.quarantine import QUARANTINE_SCHEMA
+
     schema = pa.schema([QUARANTINE_SCHEMA.field(name) for name in columns])
     for attempt in range(1, ATTEMPTS + 1):
         tables = [schema.empty_table()]
@@ -70,8 +52,14 @@ def read_quarantine(log: LogView, after: Lsn, to: Lsn, columns: Sequence[str] = 
 
 
 def quarantined_changes(log: LogView) -> list[QuarantinedChange]:
-    """All that is in the log, in commit order."""
-    rows = read_quarantine(log, log.start(), log.end(), WITHOUT_BYTES)
+    """All that is in the log, in commit order. Of most logs nothing: then Arrow is not even loaded."""
+    start, end = log.start(), log.end()
+    if not quarantine_files(log.entries(start, end)):
+        return []
+    from walrelay.decode.quarantine import QUARANTINE_SCHEMA
+
+    columns = [name for name in QUARANTINE_SCHEMA.names if name != "message"]
+    rows = read_quarantine(log, start, end, columns)
     rows = rows.sort_by([("commit_lsn", "ascending"), ("ordinal", "ascending")])
     return [
         QuarantinedChange(**{**row, "commit_lsn": Lsn(row["commit_lsn"]), "end_lsn": Lsn(row["end_lsn"])})

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,32 +15,18 @@ from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.config.choices import OnBadChanges
 from walrelay.errors import CopyAgainError, SpecialKeyError, SpecialValueError, UndecodedChangesError, WalrelayError
 from walrelay.log.manifest import Entry
-from walrelay.log.quarantine import QuarantinedChange, quarantine_files, read_quarantine
+from walrelay.log.quarantine import quarantine_files, read_quarantine
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
+from walrelay.model.quarantine import FACT, marked
 from walrelay.model.visibility import VisibleTransactions
 from walrelay.stores.base import StateStore
 
-FACT = "quarantine"
-"""The store's fact about a table: LSNs up to which its quarantined changes are `settled` (a copy has seen them), are
-`dropped` (a person goes on without them), and, while they hold the table, are `held`."""
 MOST_COPIES, WITHIN_SECONDS = 3, 3600.0
 """A table that gets such changes all the time is not copied for ever."""
 _VALUES: dict[str, type[SpecialValueError]] = {kind.code: kind for kind in (SpecialValueError, SpecialKeyError)}
 """A copy would fail for the same reason."""
 _THEN = "Then stop the pipeline, `walrelay quarantine retry`, and start it: the table is copied again."
-
-
-def marked(fact: Any, mark: str) -> Lsn:
-    """An LSN of a table's fact; 0 when it has none."""
-    return Lsn.parse(fact[mark]) if fact and mark in fact else Lsn(0)
-
-
-def state_of(one: QuarantinedChange, fact: Any) -> Literal["open", "settled", "dropped"]:
-    """open: its table waits for a copy, or for a person. settled: a later copy has it. dropped: given up."""
-    if one.end_lsn <= marked(fact, "settled"):
-        return "settled"
-    return "dropped" if one.end_lsn <= marked(fact, "dropped") else "open"
 
 
 class QuarantineRule:
