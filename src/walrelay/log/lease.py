@@ -8,14 +8,12 @@ pyarrow has no conditional put that would shut it out.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
 import threading
 import time
 import uuid
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from walrelay.kernel_lock import KernelLock, LockedError
 from walrelay.log.failures import LogDamagedError, LogInUseError, named_write
 from walrelay.log.manifest import DATA, epoch_of
 from walrelay.log.storage import Storage, make_directory
@@ -77,67 +76,34 @@ def acquire(storage: Storage, owner: str, *, clock: Clock | None = None) -> Leas
 
 
 class LocalLease(Lease):
-    """A lock of the kernel on a local file; the file's content only tells others who has it, and keeps the epoch."""
+    """A lock of the kernel on a local file, which also keeps the epoch."""
 
     def __init__(self, storage: Storage, owner: str, clock: Clock) -> None:
         self._path = Path(storage.location(LEASE))
-        self._handle: int | None = None
         with named_write(str(self._path)):
-            handle = self._locked()
+            make_directory(self._path.parent)
+            try:
+                self._lock = KernelLock(self._path, _LOCAL_BYTES)
+            except LockedError as error:
+                holder = _who(_parsed(error.card))
+                raise LogInUseError(f"the log at {self._path.parent} is being written by {holder}") from None
         try:
             with named_write(str(self._path)):
-                self.epoch = _next_epoch(storage, _parsed(os.pread(handle, _LOCAL_BYTES, 0)))
-                body = json.dumps(_card(owner, self.epoch, clock))
-                # One write of one length: nothing is cut off first, so a crash leaves the old content or the new.
-                os.pwrite(handle, body.encode().ljust(_LOCAL_BYTES), 0)
-                os.fsync(handle)
+                self.epoch = _next_epoch(storage, _parsed(self._lock.card()))
+                self._lock.tell(json.dumps(_card(owner, self.epoch, clock)).encode(), durably=True)
             storage.sync("")
         except BaseException:
-            os.close(handle)
+            self._lock.release()
             raise
-        self._handle = handle
-        _forget_in_children(self)
 
     def check(self) -> None:
-        if self._handle is None:
+        if not self._lock.is_held:
             raise LogInUseError(f"the lease on {self._path} was released")
-        try:
-            same = os.path.samestat(os.fstat(self._handle), self._path.stat())
-        except FileNotFoundError:
-            same = False
-        if not same:
+        if not self._lock.is_ours():
             raise LogInUseError(f"{self._path} was removed or replaced: the lease is lost")
 
     def release(self) -> None:
-        if self._handle is not None:
-            # Explicitly: a child that was forked this moment may not have closed its handle yet.
-            fcntl.flock(self._handle, fcntl.LOCK_UN)
-            self.forget()
-
-    def forget(self) -> None:
-        """Close our handle without unlocking: in a forked child, where the lock is the parent's."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            os.close(handle)
-
-    def _locked(self) -> int:
-        make_directory(self._path.parent)
-        while True:
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(handle), self._path.stat()):
-                    return handle
-            except BlockingIOError:
-                holder = _parsed(os.pread(handle, _LOCAL_BYTES, 0))
-                os.close(handle)
-                raise LogInUseError(f"the log at {self._path.parent} is being written by {_who(holder)}") from None
-            except FileNotFoundError:
-                pass
-            except BaseException:
-                os.close(handle)
-                raise
-            os.close(handle)  # the file was replaced between our open and our lock: what we locked is nobody's
+        self._lock.release()
 
 
 class ObjectLease(Lease):
@@ -247,20 +213,3 @@ def _next_epoch(storage: Storage, before: dict[str, Any] | None) -> int:
     last = before.get("epoch") if before else None
     used = (epoch_of(name) or 0 for name in storage.list(DATA))
     return max(last if type(last) is int else 0, *used, 0) + 1
-
-
-_in_this_process: weakref.WeakSet[LocalLease] = weakref.WeakSet()
-_watching_forks = threading.Event()
-
-
-def _forget_in_children(lease: LocalLease) -> None:
-    """Close the lock's handle in forked children: the kernel frees a lock only when its last handle is closed."""
-    _in_this_process.add(lease)
-    if not _watching_forks.is_set():
-        _watching_forks.set()
-        os.register_at_fork(after_in_child=_forget_all)
-
-
-def _forget_all() -> None:
-    for lease in list(_in_this_process):
-        lease.forget()

