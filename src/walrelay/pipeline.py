@@ -16,10 +16,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from walrelay.capture.capture import Until
-from walrelay.capture.process import CaptureProcess
-from walrelay.config.choices import Ack
 from walrelay.config.settings import (
-    SLOT_TIMEOUT,
     CaptureSettings,
     CopySettings,
     capture_settings,
@@ -32,7 +29,6 @@ from walrelay.errors import (
     ConfigError,
     CopyFailedError,
     KeptCurrentError,
-    SourceError,
     SparkError,
     StoppedError,
     WalrelayError,
@@ -44,18 +40,14 @@ from walrelay.log.storage import open_storage
 from walrelay.log.view import LogView
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
-from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import Ready, SyncDone
 from walrelay.model.progress import Apply
 from walrelay.model.special import Special
-from walrelay.postgres.catalog import PublishedTable, published_tables, storage_of
-from walrelay.postgres.connection import connect
-from walrelay.postgres.identity import source_id, table_names
-from walrelay.postgres.slot import flushed_lsn
+from walrelay.postgres.catalog import PublishedTable
 from walrelay.postgres.source import PostgresSource
-from walrelay.postgres.source_migrations import install
+from walrelay.sources.base import Contents, FeedOrder, Source
 from walrelay.sources.feed import Feed
-from walrelay.sources.followed_log import FollowedLog
+from walrelay.sources.postgres import PublishedDatabase
 from walrelay.spark.needs import check_session, settings_for
 from walrelay.spark.on_demand import SparkOnDemand
 from walrelay.spark.secret_log import LazyAddress
@@ -83,8 +75,6 @@ Mode = Literal["copy", "changes", "both"]
 POLL_SECONDS = 0.05
 ANEW_SECONDS = 60.0
 """A run that was begun anew and has lasted as long may be begun anew again."""
-RETAIN_AGE = timedelta(days=7)
-"""How long a pipeline's log keeps what the destination has: enough to replay into last week's backup of it."""
 
 
 class Pipeline:
@@ -150,7 +140,7 @@ class Pipeline:
         self.mode = mode
         self.settings = settings or copy_settings()
         self.source = replace(source, stall_timeout=self.settings.stall_timeout)
-        self.migrate_source = migrate_source
+        self._source: Source = PublishedDatabase(self.source, self.slot, self.capture, follow, migrate_source)
         self.begin_anew = begin_anew
         self._given = spark
         self._spark_settings = spark_settings
@@ -304,33 +294,30 @@ class Pipeline:
         begun = time.monotonic()
         if self._given is None:
             check_java()  # before anything is made that would have to be taken back
-        if self.migrate_source:
-            self._migrate_source()
+        self._source.prepare(self._listener.notice)
         ensure_warm(self._listener.notice)
         location = str(self.log)
         with self.store.acquire_pipeline_lock() as lock:
             self.store.load_table_replication_states()
             self.store.load_table_schemas()
             self.store.store_fact(WHOLE_PIPELINE, ENDED, None)
-            with connect(self.source, application="walrelay discovery", stopping=self._stopping) as connection:
-                tables = published_tables(connection, self.source.publication)  # raises when there is none
-                identity = source_id(connection)
-                source_lsn = flushed_lsn(connection)
-            process = self._feed(location, until)
+            found = self._source.contents(self._stopping)  # raises when there is nothing
+            notify, ends = self._listener.notice, until is not None
+            process = self._source.feed(FeedOrder(location, self.settings, ends, notify))
             before = self._treated(location)
-            self.destination.startup(self._context(tables, identity))
+            self.destination.startup(self._context(found))
             try:
                 self._remember_destination()
                 process.start()
-                if self.mode == "both" and self._has_to_copy(tables):
+                if self.mode == "both" and self._has_to_copy(found.tables):
                     self._spark.begin().add_done_callback(warm_when_started)
                 lineage = self._wait_for_log(process, location)
                 if lineage is None:
                     return RunSummary((), time.monotonic() - begun)
                 with self._staging() as staging:
-                    live = LiveRun(self._live_parts(location, lineage, process, staging, lock, source_lsn))
+                    live = LiveRun(self._live_parts(location, lineage, process, staging, lock, found.head))
                     self._live = live
-                    live.run(source_lsn if until is not None else None)
+                    live.run(found.head if ends else None)
             finally:
                 try:
                     process.stop()
@@ -347,12 +334,6 @@ class Pipeline:
             raise failed(summary)
         return summary
 
-    def _migrate_source(self) -> None:
-        with connect(self.source, application="walrelay migrate-source") as connection:
-            action = install(connection)
-        if action != "unchanged":
-            self._listener.notice(f"the DDL trigger on the source is {action}")
-
     @staticmethod
     def _treated(location: str) -> Counter[Special]:
         """What capture has treated by policy since the log began."""
@@ -365,7 +346,7 @@ class Pipeline:
         check_session(needs, session, self.destination.name)
         return session
 
-    def _has_to_copy(self, tables: list[PublishedTable]) -> bool:
+    def _has_to_copy(self, tables: Iterable[PublishedTable]) -> bool:
         phases = self.store.get_table_replication_states()
         return any(not isinstance(phases.get(table.id), SyncDone | Ready) for table in tables)
 
@@ -380,15 +361,7 @@ class Pipeline:
         found = self.store.get_facts(DESTINATION).get(WHOLE_PIPELINE)
         return None if found is None else Identity(**found)
 
-    def _names_now(self, tables: Collection[TableId]) -> dict[TableId, TableName] | None:
-        """What the source calls these tables; None when it cannot be asked."""
-        try:
-            with connect(self.source, application="walrelay names", stopping=self._stopping) as connection:
-                return table_names(connection, tables)
-        except SourceError:
-            return None
-
-    def _context(self, tables: Iterable[PublishedTable], source_id: str | None) -> DestinationContext:
+    def _context(self, found: Contents) -> DestinationContext:
         runs_on = self.mode != "copy"
         return DestinationContext(
             self.id,
@@ -399,41 +372,12 @@ class Pipeline:
             others_wait=runs_on,
             stopping=self._stopping,
             mode=self.mode,
-            source_id=source_id,
-            source_name=self.source.location,
+            source_id=found.identity,
+            source_name=self._source.location,
             pipeline_name=unique_name(self.store, self.id) if runs_on else None,
-            tables={table.id: table.name for table in tables},
-            names=self._names_now,
+            tables={table.id: table.name for table in found.tables},
+            names=lambda tables: self._source.names(tables, self._stopping),
             expected=self._remembered_destination() if runs_on else None,
-        )
-
-    def _feed(self, location: str, until: Until | None) -> Feed:
-        if not self.follow:
-            return self._capture_process(location, until)
-        patience = SLOT_TIMEOUT.total_seconds() if until is not None else None
-        return FollowedLog(location, patience=patience, notify=self._listener.notice)
-
-    def _capture_process(self, location: str, until: Until | None) -> CaptureProcess:
-        ack: Ack = self.capture.ack or ("destination" if open_storage(location).local else "log")
-        return CaptureProcess(
-            self.source,
-            slot=self.slot,
-            log=location,
-            settings=self.capture.model_copy(
-                update={
-                    "ack": ack,
-                    "retain_age": self.capture.retain_age or RETAIN_AGE,
-                    # One policy for both roads, unless capture was given one of its own.
-                    "special_values": self.capture.special_values
-                    if "special_values" in self.capture.model_fields_set
-                    else self.settings.special_values,
-                    "slot_timeout": self.capture.slot_timeout or (SLOT_TIMEOUT if until is not None else None),
-                    "stall_timeout": self.capture.stall_timeout
-                    if "stall_timeout" in self.capture.model_fields_set
-                    else self.settings.stall_timeout,
-                }
-            ),
-            notify=self._listener.notice,
         )
 
     def _live_parts(
@@ -483,16 +427,14 @@ class Pipeline:
         begun = time.monotonic()
         with self.store.acquire_pipeline_lock():
             self._refuse_to_forget()
-            with connect(self.source, application="walrelay discovery", stopping=self._stopping) as connection:
-                tables = published_tables(connection, self.source.publication)
-                storage = storage_of(connection, [table.id for table in tables])
-                identity = source_id(connection)
-            self._listener.run_started({table.name: storage[table.id].rows_estimate for table in tables})
-            self.destination.startup(self._context(tables, identity))
+            found = self._source.contents(self._stopping, sizes=True)
+            storage = found.storage
+            self._listener.run_started({table.name: storage[table.id].rows_estimate for table in found.tables})
+            self.destination.startup(self._context(found))
             try:
                 ensure_warm(self._listener.notice)
                 with self._staging() as staging:
-                    reports = CopyLoop(self._run_parts(staging), tables, storage).run()
+                    reports = CopyLoop(self._run_parts(staging), found.tables, storage).run()
             finally:
                 self.destination.shutdown()
         summary = RunSummary(reports, time.monotonic() - begun)

@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from walrelay import MemoryDestination, Pipeline, PostgresSource, SqliteStore
-from walrelay import pipeline as pipeline_module
 from walrelay.errors import ConfigError
 from walrelay.log.failures import LogNotFedError
 from walrelay.log.readers import ReaderPositions
 from walrelay.log.storage import open_storage
+from walrelay.sources import postgres as postgres_module
 from walrelay.stores.names import plain_name
 
 
@@ -73,7 +73,7 @@ def test_two_pipelines_follow_one_log_each_from_its_own_place(
 def test_a_log_that_nobody_writes_is_not_waited_for_for_ever(
     database: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline_module, "SLOT_TIMEOUT", pipeline_module.SLOT_TIMEOUT / 90)
+    monkeypatch.setattr(postgres_module, "SLOT_TIMEOUT", postgres_module.SLOT_TIMEOUT / 90)
     with psycopg.connect(database, autocommit=True) as source:
         source.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION p FOR TABLE t")
     pipeline = Pipeline(

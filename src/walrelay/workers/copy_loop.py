@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from walrelay.errors import StoppedError, WalrelayError
 from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import FinishedCopy, Init
@@ -17,7 +19,9 @@ TICK_SECONDS = 0.05
 class CopyLoop:
     """For one thread."""
 
-    def __init__(self, parts: RunParts, tables: list[PublishedTable], storage: dict[TableId, TableStorage]) -> None:
+    def __init__(
+        self, parts: RunParts, tables: Sequence[PublishedTable], storage: Mapping[TableId, TableStorage]
+    ) -> None:
         self._parts = parts
         self._tables = {table.id: table for table in tables}
         self._sizes = {table: found.bytes for table, found in storage.items()}
