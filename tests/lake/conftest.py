@@ -44,6 +44,7 @@ IN_LONG = (
     "test_a_merge_is_given_up_when_the_pipeline_stops_and_comes_again",
     "test_few_files_are_made_of_many_and_neither_rows_nor_positions_change[delta]",
     "test_deletion_vectors_mark_rows",
+    "test_rows_are_clustered_by_the_key",
 )
 THROUGH_SPARK = ("test_changes_lead_to", "test_an_altered_table", "test_special_values_that_it_treated")
 """What the frame lane changes for DuckDB; the rest of it is in tests/contract."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 from pyspark.sql import SparkSession
 
@@ -95,6 +97,27 @@ def test_what_goes_wrong_is_told_and_stops_nothing(
         assert destination.write_events(batch).durable
         assert destination.applied_lsn(source.schema("loose").id) == batch.to
     assert len(heard) == 1 and "loose could not be maintained" in heard[0], heard
+
+
+def test_rows_are_clustered_by_the_key_under_the_name_that_it_has(
+    source: ContractSource, tmp_path: Path, opened: Opened, lake_spark: SparkSession
+) -> None:
+    lake = DeltaLake(tmp_path / "lake")
+    with opened(lake.destination(maintain_every=timedelta(0), cluster_by_key=True)) as destination:
+        copied(source, destination)
+        begun = source.batch().to
+        source.do(ROUNDS[1], 'ALTER TABLE keyed RENAME id TO "the id"', ROUNDS[0], ROUNDS[2])
+        destination.write_events(source.batch(begun))
+        assert_same(source, lake)
+    ordered = {
+        table: json.loads(one["operationParameters"]["zOrderBy"])
+        for table in TABLES
+        for one in deltalake.DeltaTable(str(lake.path / "public" / table)).history()
+        if one["operation"] == "OPTIMIZE"
+    }
+    assert ordered["keyed"] == ["the id"] and not ordered.get("loose"), "without a key there is no order"
+    ids = [row["the id"] for row in lake.held("keyed")]
+    assert ids == sorted(ids)
 
 
 def test_deletion_vectors_mark_rows_and_compaction_takes_them_away(

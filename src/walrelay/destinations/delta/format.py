@@ -14,7 +14,7 @@ from walrelay.destinations.delta.actions import added, metadata, note, transacti
 from walrelay.destinations.delta.shape import altered, fresh, widened
 from walrelay.destinations.delta.table import USER_METADATA, DeltaFacts, DeltaTable, create, read_facts
 from walrelay.destinations.lake.files import moved_into
-from walrelay.destinations.lake.format import COPIED, SHAPE_LSN, Facts, Held, LakeFormat, Place, Reached
+from walrelay.destinations.lake.format import COPIED, KEY, SHAPE_LSN, Facts, Held, LakeFormat, Place, Reached
 from walrelay.destinations.lake.names import directory_name
 from walrelay.destinations.lake.sessions import set_for
 from walrelay.model.names import TableName
@@ -31,6 +31,8 @@ _MAINTAINED = {
     "spark.databricks.delta.optimize.maxFileSize": str(256 * MiB),
     # The default is ten thousand tasks, each time, which take minutes to look at one directory.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+    # A key need not be among the columns for which files say bounds.
+    "spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled": "false",
 }
 
 
@@ -40,8 +42,9 @@ class DeltaFormat(LakeFormat):
     title = "Delta"
     dialect = DIALECT
 
-    def __init__(self, root: Path, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(self, root: Path, properties: Mapping[str, str] | None = None, *, cluster: bool = False) -> None:
         self._root = root
+        self._cluster = cluster
         self._properties = dict(properties or {})
 
     def place(self, name: TableName) -> Place:
@@ -124,8 +127,14 @@ class DeltaFormat(LakeFormat):
         """`VACUUM` keeps what the table says, by default a week: so long may a query read an old version."""
         name = self.sql_name(held.place)
         with set_for(spark, _MAINTAINED):
-            spark.sql(f"OPTIMIZE {name}")
+            spark.sql(f"OPTIMIZE {name}{self._order(held.facts)}")
             spark.sql(f"VACUUM {name}")
+
+    def _order(self, facts: Facts) -> str:
+        """Z-order is by the columns' names of now, and leaves nothing in the table that a rename would have to follow;
+        Delta's own clustering would."""
+        key = json.loads(facts.properties.get(KEY, "[]")) if self._cluster else []
+        return f" ZORDER BY ({', '.join(DIALECT.quoted(name) for name in key)})" if key else ""
 
     def forget(self, spark: SparkSession, held: Held, app: str) -> None:
         DeltaTable(spark, self._path(held.place)).commit([transaction(app, 0)])
