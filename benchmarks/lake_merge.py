@@ -198,7 +198,7 @@ def _collapse(part: TableChanges, session: SparkSession, directory: Path) -> Non
     part.dataframe(session).createOrReplaceTempView("changes")
     session.sql(
         """
-        SELECT id, op = 'D' AS gone, row.* EXCEPT (id) FROM (
+        SELECT id, op = 'delete' AS gone, row.* EXCEPT (id) FROM (
             SELECT *, coalesce(row.id, old.id) AS id,
                 row_number() OVER (PARTITION BY coalesce(row.id, old.id) ORDER BY commit_lsn DESC, ordinal DESC) AS nth
             FROM changes)
