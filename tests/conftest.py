@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from uuid import uuid4
@@ -10,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.repetitions import ALL_KILLS, LONG
 from walrelay.testing.postgres import EmbeddedPostgres
 
 
@@ -39,3 +41,15 @@ def database(postgres18: EmbeddedPostgres) -> Iterator[str]:
     yield postgres18.create_database(name)
     with psycopg.connect(postgres18.url, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is long, and leave it out unless everything was asked for."""
+    for item in items:
+        if item.nodeid.startswith(LONG):
+            item.add_marker("long")
+    if ALL_KILLS or os.environ.get("WALRELAY_ALL_SHAPES"):
+        return
+    long = [item for item in items if item.get_closest_marker("long") is not None]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item.get_closest_marker("long") is None]

@@ -22,7 +22,7 @@ from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb import frame_lane
 
 
-@pytest.mark.parametrize("kind", some(["primary key", "full without key"], list(TABLES)))
+@pytest.mark.parametrize("kind", some(["full without key"], list(TABLES)))
 def test_random_histories_through_spark(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     rng = random.Random(f"{kind} into DuckDB as frames")
     log = SmallLog(tmp_path / "log")

@@ -65,7 +65,7 @@ def renamed(row: Any, now: dict[str, str], part: TableChanges) -> Any:
 def test_random_histories_collapse_to_what_the_model_says(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     rng = random.Random(f"{kind} as frames")
     log = SmallLog(tmp_path / "log")
-    states = write_history(kind, rng, log, rounds=some(24, 60))
+    states = write_history(kind, rng, log, rounds=some(16, 60))
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     ends = [log.start, *states]
