@@ -54,6 +54,7 @@ from walrelay.postgres.identity import source_id, table_names
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
 from walrelay.postgres.source_migrations import install
+from walrelay.postgres.types import enum_labels
 from walrelay.sources.feed import Feed
 from walrelay.sources.followed_log import FollowedLog
 from walrelay.spark.needs import check_session, settings_for
@@ -388,6 +389,14 @@ class Pipeline:
         except SourceError:
             return None
 
+    def _enum_labels(self, types: Collection[int]) -> dict[int, tuple[str, ...]] | None:
+        """What labels these enums have in the source; None when it cannot be asked."""
+        try:
+            with connect(self.source, application="walrelay types", stopping=self._stopping) as connection:
+                return enum_labels(connection, types)
+        except SourceError:
+            return None
+
     def _context(self, tables: Iterable[PublishedTable], source_id: str | None) -> DestinationContext:
         runs_on = self.mode != "copy"
         return DestinationContext(
@@ -404,6 +413,7 @@ class Pipeline:
             pipeline_name=unique_name(self.store, self.id) if runs_on else None,
             tables={table.id: table.name for table in tables},
             names=self._names_now,
+            enum_labels=self._enum_labels,
             expected=self._remembered_destination() if runs_on else None,
         )
 
