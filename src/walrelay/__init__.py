@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from walrelay.destinations.iceberg.destination import IcebergDestination
     from walrelay.destinations.memory import MemoryDestination
     from walrelay.destinations.null import NullDestination
+    from walrelay.destinations.postgres.destination import PostgresDestination
     from walrelay.destinations.stdout import StdoutDestination
     from walrelay.errors import WalrelayError
     from walrelay.log.reader import LogReader
@@ -37,6 +38,7 @@ _HOME = {
     "MemoryStore": "walrelay.stores.memory",
     "NullDestination": "walrelay.destinations.null",
     "Pipeline": "walrelay.pipeline",
+    "PostgresDestination": "walrelay.destinations.postgres.destination",
     "PostgresSource": "walrelay.postgres.source",
     "PostgresStore": "walrelay.stores.postgres",
     "SqliteStore": "walrelay.stores.sqlite",
@@ -57,6 +59,7 @@ __all__ = [
     "MemoryStore",
     "NullDestination",
     "Pipeline",
+    "PostgresDestination",
     "PostgresSource",
     "PostgresStore",
     "SqliteStore",

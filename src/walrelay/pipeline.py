@@ -377,6 +377,7 @@ class Pipeline:
             pipeline_name=unique_name(self.store, self.id) if runs_on else None,
             tables={table.id: table.name for table in found.tables},
             names=lambda tables: self._source.names(tables, self._stopping),
+            enum_labels=lambda types: self._source.enum_labels(types, self._stopping),
             expected=self._remembered_destination() if runs_on else None,
         )
 

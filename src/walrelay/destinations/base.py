@@ -101,6 +101,8 @@ class DestinationContext:
     """The tables that are there now; others may join."""
     names: Callable[[Collection[TableId]], Mapping[TableId, TableName] | None] = lambda _tables: None
     """What the source calls these tables now: without those that are gone; None when it cannot be asked."""
+    enum_labels: Callable[[Collection[int]], Mapping[int, tuple[str, ...]] | None] = lambda _types: None
+    """The labels of these enums (by oid) in the source now, in their order; None when it cannot be asked."""
     expected: Identity | None = None
     """What `identity()` said when the pipeline last ran. A destination that keeps an id refuses, in `startup`, to be
     taken for another one."""

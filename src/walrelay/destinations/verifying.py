@@ -13,6 +13,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from walrelay.changes.dialect import Dialect
 from walrelay.destinations.base import DestinationContext
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
@@ -116,6 +117,9 @@ class Look(Protocol):
 @runtime_checkable
 class Verifiable(Protocol):
     """A destination whose rows can be compared, also while a pipeline in another process writes to it."""
+
+    dialect: Dialect
+    """By which rows that are put right are read, as a copy is."""
 
     def looking(self, context: DestinationContext, *, writing: bool = False) -> AbstractContextManager[Look]:
         """Look at one state. Those who write wait meanwhile, so a look is short. `context` says whose tables are meant

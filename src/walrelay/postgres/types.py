@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from walrelay.model.schema import PgType, TypeField
@@ -10,6 +10,17 @@ from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.sql import statement
 
 _VECTOR_ARRAYS = ("int2vector", "oidvector")
+
+
+def enum_labels(connection: Connection, types: Collection[int]) -> dict[int, tuple[str, ...]]:
+    """The labels of these enums, in their order; those that are gone are left out."""
+    with talking("reading the labels of enums"):
+        rows = connection.execute(
+            "SELECT enumtypid::int8 AS oid, array_agg(enumlabel::text ORDER BY enumsortorder) AS labels"
+            " FROM pg_catalog.pg_enum WHERE enumtypid = ANY (%s::oid[]) GROUP BY enumtypid",
+            (list(types),),
+        ).fetchall()
+    return {row.oid: tuple(row.labels) for row in rows}
 
 
 class TypeCatalog:

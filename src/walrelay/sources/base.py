@@ -63,6 +63,9 @@ class Source(Protocol):
     def names(self, tables: Collection[TableId], stopping: Event) -> dict[TableId, TableName] | None:
         """What these tables are called now, without those that are gone; None when it cannot be asked."""
 
+    def enum_labels(self, types: Collection[int], stopping: Event) -> dict[int, tuple[str, ...]] | None:
+        """The labels of these enums now, by their types' ids; None when it cannot be asked."""
+
     def copier(self) -> PostgresSource | None:
         """Whom tasks ask for rows, under one snapshot a table."""
 

@@ -19,6 +19,7 @@ from walrelay.postgres.identity import source_id, table_names
 from walrelay.postgres.slot import flushed_lsn
 from walrelay.postgres.source import PostgresSource
 from walrelay.postgres.source_migrations import install
+from walrelay.postgres.types import enum_labels
 from walrelay.sources.base import Contents, FeedOrder
 from walrelay.sources.feed import Feed
 from walrelay.sources.followed_log import FollowedLog
@@ -59,6 +60,13 @@ class PublishedDatabase:
         try:
             with connect(self.database, application="walrelay names", stopping=stopping) as connection:
                 return table_names(connection, tables)
+        except SourceError:
+            return None
+
+    def enum_labels(self, types: Collection[int], stopping: Event) -> dict[int, tuple[str, ...]] | None:
+        try:
+            with connect(self.database, application="walrelay types", stopping=stopping) as connection:
+                return enum_labels(connection, types)
         except SourceError:
             return None
 

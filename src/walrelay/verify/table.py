@@ -296,7 +296,8 @@ class _Round:
         """Bring the source's rows, of keys that nothing between the snapshot and the destination touches: then they are
         what the destination must hold at its own position, which stays as it is."""
         source = self._source
-        rows = source.copied(keys, self._sides.context.settings.special_values)
+        target = self._sides.destination.dialect.target
+        rows = source.copied(keys, self._sides.context.settings.special_values, target)
 
         def put(look: Look, gap: Gap) -> int:
             touched = gap.told | gap.pending | {key for (key, _), count in gap.rows.items() if count}

@@ -19,18 +19,10 @@ from walrelay.decode.retarget import differs, retarget_struct
 from walrelay.destinations.duckdb.collapse import HELD, LAST, LINKS, TEMPORARY, Run
 from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.destinations.duckdb.landed import Landed, relation
-from walrelay.destinations.duckdb.progress import (
-    WHOLE,
-    Progress,
-    ProgressBook,
-    Shape,
-    Writer,
-    names_of_all,
-    place,
-    whole,
-)
+from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, names_of_all, place, whole
 from walrelay.destinations.duckdb.shape import ShapeKeeper
 from walrelay.destinations.duckdb.survey import SURVEY, Survey, literal
+from walrelay.destinations.holdings import Progress, Shape, Writer
 from walrelay.errors import (
     DestinationError,
     MissingRowError,

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 
 from walrelay.changes.shapes import match_held
 from walrelay.destinations.duckdb.dialect import DIALECT, column_type, holds_interval, projection, quoted
-from walrelay.destinations.duckdb.progress import NO_COLUMNS, Shape
+from walrelay.destinations.duckdb.progress import NO_COLUMNS
 from walrelay.destinations.duckdb.survey import Survey, literal
+from walrelay.destinations.holdings import Shape
 from walrelay.model.schema import Column, PgType, TableSchema
 
 LAST, HELD, TOUCHES, LINKS = "_walrelay_last", "_walrelay_held", "_walrelay_touches", "_walrelay_links"

@@ -22,12 +22,13 @@ from walrelay.destinations.duckdb.file import DuckDBFile, catalog_of, duckdb_mod
 from walrelay.destinations.duckdb.landed import FRAME_SETTINGS, Landed
 from walrelay.destinations.duckdb.load import Loading, drop_unfinished
 from walrelay.destinations.duckdb.names import folded, refuse_twins
-from walrelay.destinations.duckdb.owner import Ownership, write_lock, writer_of
+from walrelay.destinations.duckdb.owner import Ownership, write_lock
 from walrelay.destinations.duckdb.pieces import Plan, plan, weight
-from walrelay.destinations.duckdb.places import Places
+from walrelay.destinations.duckdb.places import DuckDBPlaces
 from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, place
 from walrelay.destinations.duckdb.shape import comment
 from walrelay.destinations.duckdb.verify import DuckDBLook
+from walrelay.destinations.holdings import writer_of
 from walrelay.destinations.urls import options_in, path_in
 from walrelay.destinations.verifying import Look
 from walrelay.errors import (
@@ -261,7 +262,7 @@ class DuckDBDestination(SimpleDestination):
             self._context.notify(f"{schema.name} was kept current by the pipeline {before}; this one takes it over")
 
     def _make_room(self, connection: DuckDBPyConnection, catalog: str, schema: TableSchema) -> None:
-        Places(connection, catalog, self._book(connection, catalog)).make_room_for_copy(schema.id, schema.name)
+        DuckDBPlaces(connection, catalog, self._book(connection, catalog)).make_room_for_copy(schema.id, schema.name)
 
     def _ownership(self, connection: DuckDBPyConnection, catalog: str) -> Ownership:
         assert self._context is not None, "startup() comes first"

@@ -20,7 +20,7 @@ from walrelay.decode.base import Target
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.dialect import DIALECT, DUCKDB
 from walrelay.destinations.duckdb.landed import FRAME_SETTINGS, Landed
-from walrelay.destinations.duckdb.progress import Shape
+from walrelay.destinations.holdings import Shape
 from walrelay.destinations.lake.failures import naming
 from walrelay.destinations.lake.sessions import Sessions
 from walrelay.log.storage import Storage

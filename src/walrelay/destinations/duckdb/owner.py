@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.names import folded
-from walrelay.destinations.duckdb.places import Places, other_source
-from walrelay.destinations.duckdb.progress import WHOLE, Holding, ProgressBook, Writer
+from walrelay.destinations.duckdb.places import ELSEWHERE, WHERE, DuckDBPlaces
+from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook
+from walrelay.destinations.holdings import Holding, writer_of
+from walrelay.destinations.places import other_source
 from walrelay.errors import (
     DestinationBusyError,
     DestinationNotWritableError,
@@ -31,10 +33,6 @@ from walrelay.stores.names import plain_name
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-
-def writer_of(context: DestinationContext) -> Writer:
-    return Writer(context.source_id, context.source_name, context.pipeline_name, context.names)
 
 
 def write_lock(path: Path, context: DestinationContext) -> FileLock:
@@ -90,7 +88,7 @@ class Ownership:
         self._adopt()
         self._refuse_strangers()
         self._book.remember_source()
-        Places(self._connection, self._catalog, self._book).settle()
+        DuckDBPlaces(self._connection, self._catalog, self._book).settle()
         if file_id is None:
             file_id = uuid.uuid4().hex
             self._connection.execute("INSERT INTO _walrelay.file VALUES (?, now())", [file_id])
@@ -162,7 +160,7 @@ class Ownership:
             if context.mode == "copy" and held.table in self._kept_by_somebody():
                 raise self._other_pipeline(name, None)
         elif held.source_id != context.source_id:
-            raise other_source(self._book, name, held.source_id)
+            raise other_source(self._book, name, held.source_id, WHERE, ELSEWHERE)
         elif held.pipeline is not None and held.pipeline != context.pipeline_name:
             begins_anew = plain_name(held.pipeline) == context.pipeline_id and context.mode == "both"
             if not (begins_anew and takes_over):

@@ -5,18 +5,18 @@ Written in the transaction that writes the rows, so it is never ahead of them no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from walrelay.changes.shapes import HeldColumn, held_columns
 from walrelay.destinations.duckdb.dialect import DIALECT, quoted
+from walrelay.destinations.holdings import Holding, Progress, Shape, Writer
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.retyping import SourceType
-from walrelay.model.schema import SchemaVersion, TableSchema
+from walrelay.model.schema import TableSchema
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -26,57 +26,6 @@ WHOLE = 0
 _ALL = "(all tables)"
 NO_COLUMNS = "_walrelay_no_columns"
 """A table without columns cannot exist in DuckDB; its rows are all alike and carry nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a table looks like in the file, and since when."""
-
-    name: TableName
-    columns: tuple[HeldColumn, ...]
-    lsn: Lsn
-    """Of the schema version it follows; of a copy, the snapshot's."""
-    version: int
-    """0 for a copy."""
-
-    def is_behind(self, version: SchemaVersion) -> bool:
-        """Whether the schema version is newer: the file never goes back to an older one (SEMANTICS 18)."""
-        return (version.from_lsn, version.version) > (self.lsn, self.version)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a table has come."""
-
-    applied: Lsn | None
-    """Every transaction that ends up to here is in it; None after a copy, until the first changes."""
-    copied: Lsn | None
-    """Where the snapshot of its copy was taken; None for a table that changes alone have made."""
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """On whose behalf the file is written."""
-
-    source_id: str | None = None
-    """None where that is not known."""
-    source_name: str = ""
-    pipeline: str | None = None
-    """Which one keeps the tables current; None for copies that nobody does."""
-    names: Callable[[Collection[TableId]], Mapping[TableId, TableName] | None] = field(
-        default=lambda _: None, compare=False
-    )
-    """What the source calls these tables now: without those that are gone; None when it cannot be asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """Whose table stands under a name."""
-
-    name: TableName
-    table: TableId
-    source_id: str | None
-    pipeline: str | None
 
 
 def of_columns(schema: TableSchema) -> tuple[HeldColumn, ...]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from walrelay.changes.shapes import HeldColumn, Wanted, match_held
 from walrelay.destinations.duckdb.dialect import DIALECT, quoted
 from walrelay.destinations.duckdb.names import folded, refuse_twins
-from walrelay.destinations.duckdb.places import Places
-from walrelay.destinations.duckdb.progress import NO_COLUMNS, ProgressBook, Shape, of_columns, place
+from walrelay.destinations.duckdb.places import DuckDBPlaces
+from walrelay.destinations.duckdb.progress import NO_COLUMNS, ProgressBook, of_columns, place
+from walrelay.destinations.holdings import Shape
 from walrelay.errors import CopyAgainError, DestinationError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
@@ -28,7 +29,7 @@ class ShapeKeeper:
         self._connection = connection
         self._catalog = catalog
         self._book = book
-        self._places = Places(connection, catalog, book)
+        self._places = DuckDBPlaces(connection, catalog, book)
 
     def follow(self, held: Shape | None, version: SchemaVersion, *, whole: bool) -> Shape:
         """The table's shape for changes of this version: what is there when the version is older, else the new one.

@@ -12,7 +12,8 @@ from psycopg import sql
 from walrelay.changes.shapes import match_held
 from walrelay.destinations.duckdb.dialect import DIALECT, column_type, projection, quoted
 from walrelay.destinations.duckdb.names import folded
-from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, Shape, Writer, place
+from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, place
+from walrelay.destinations.holdings import Shape, Writer
 from walrelay.destinations.row_text import DuckDBSide
 from walrelay.destinations.verifying import Fingerprints, HashedRow, HeldTable, KeyRanges, RangeSum
 from walrelay.errors import DestinationError

@@ -1,0 +1,1 @@
+"""Tables in another Postgres database."""
