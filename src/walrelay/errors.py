@@ -555,7 +555,9 @@ class DestinationUnreachableError(DestinationError):
     """The destination's service does not answer, or not in time."""
 
     code = "destination.unreachable"
-    default_hint = "What was not taken is sent again by itself. Check the network, the address, and the service's status."
+    default_hint = (
+        "What was not taken is sent again by itself. Check the network, the address and the service's status."
+    )
     retryable = True
 
 
@@ -563,7 +565,9 @@ class DestinationThrottledError(DestinationError):
     """The destination's service takes no more for now: a quota, a rate, or another transaction on the same table."""
 
     code = "destination.throttled"
-    default_hint = "It is sent again by itself. If it keeps happening, write less often (--every), or have quotas raised."
+    default_hint = (
+        "It is sent again by itself. If it keeps happening write less often (--every), or have quotas raised."
+    )
     retryable = True
 
 
