@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -83,9 +84,18 @@ class BigQueryPlace:
         return f"`{PROJECT}`.`{self.dataset}`.`{table_place(TableName.parse(table))}`"
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """What a reader finds; names that had to be written otherwise are read back."""
+        """What a reader finds; names that had to be written otherwise are read back, and decimals, of which answers
+        have no zeros at the end, get as many digits as their column has."""
+        fields = self.client.get_table(self.table(table).replace("`", "")).schema
+        scales = {one.name: Decimal(1).scaleb(-one.scale) for one in fields if one.scale is not None}
         found = self.client.query_and_wait(f"SELECT * FROM {self.table(table)}")
-        return [{unquote(name): value for name, value in row.items()} for row in found]
+        return [
+            {
+                unquote(name): value.quantize(scales[name]) if value is not None and name in scales else value
+                for name, value in row.items()
+            }
+            for row in found
+        ]
 
     def held(self, name: str) -> list[dict[str, Any]]:
         return self.rows(f"public.{name}")

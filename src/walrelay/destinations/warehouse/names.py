@@ -38,6 +38,11 @@ def stage_prefix(pipeline: str) -> str:
     return f"{OWN}stage_{_short(pipeline)}_"
 
 
+def files_place(pipeline: str) -> str:
+    """Where files are sent to, at a service that has a place for them; needs no quotes."""
+    return f"{OWN}files_{_short(pipeline)}"
+
+
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 

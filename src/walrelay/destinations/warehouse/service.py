@@ -11,6 +11,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from walrelay.changes.dialect import Dialect
+from walrelay.destinations.warehouse.names import table_place
 from walrelay.destinations.warehouse.plan import Plan
 from walrelay.destinations.warehouse.state import Alteration, Kept, TableState
 from walrelay.model.lsn import Lsn
@@ -64,6 +65,10 @@ class Warehouse(ABC):
     def told_apart(self, name: str) -> str:
         """The same for names that are one to the service."""
         return self.here(name)
+
+    def place(self, name: TableName) -> str:
+        """Where a table of this name belongs."""
+        return table_place(name)
 
     @abstractmethod
     def refuse_name(self, place: str, name: TableName) -> None:

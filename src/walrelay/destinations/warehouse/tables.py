@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from walrelay.destinations.base import DestinationContext
-from walrelay.destinations.warehouse.names import refuse_own, refuse_twins, state_place, table_place
+from walrelay.destinations.warehouse.names import refuse_own, refuse_twins, state_place
 from walrelay.destinations.warehouse.service import Warehouse
 from walrelay.destinations.warehouse.state import Kept, TableState
 from walrelay.errors import DestinationError, NameClashError, OtherPipelineError, OtherSourceError
@@ -76,7 +76,7 @@ class Tables:
 
     def place(self, schema: TableSchema) -> str:
         """Where the table is to stand; raises when it cannot, or what stands there is not ours."""
-        wanted = table_place(schema.name)
+        wanted = self._warehouse.place(schema.name)
         refuse_own(wanted, schema.name)
         self._warehouse.refuse_name(wanted, schema.name)
         holder = self._holder(wanted)
@@ -92,7 +92,7 @@ class Tables:
     def _refuse_twin(self, schema: TableSchema, wanted: str, holder: TableId) -> None:
         """Two tables of the source that are there now, and would have one name here."""
         name = (self._context.names([holder]) or {}).get(holder)
-        if name is not None and name != schema.name and table_place(name) == wanted:
+        if name is not None and name != schema.name and self._warehouse.place(name) == wanted:
             raise NameClashError(
                 f"{schema.name} and {name} would both be called {wanted} in {self._warehouse.shown}",
                 hint="Rename one of them, or leave it out of the publication.",
@@ -131,7 +131,7 @@ class Tables:
             self._warehouse.forget(self.source, other)
             del self._kept[other]
             return
-        aside = table_place(TableName(schema.name.schema, f"{schema.name.name} {other}"))
+        aside = self._warehouse.place(TableName(schema.name.schema, f"{schema.name.name} {other}"))
         self._move(other, aside)
 
     def _move(self, table: TableId, wanted: str) -> None:
