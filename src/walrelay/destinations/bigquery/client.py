@@ -84,9 +84,13 @@ class BigQueryClient:
         if location:
             self.google._location = location  # Google's client has no other way once it is made
 
-    def has_storage(self) -> bool:
-        """Whether the package is there by which many rows come quickly, which an emulator does not serve."""
-        return self._access.endpoint is None and find_spec("google.cloud.bigquery_storage_v1") is not None
+    def storage(self) -> Any:
+        """A client by which many rows come quickly, where its package is there; an emulator does not serve it."""
+        if self._access.endpoint is not None or find_spec("google.cloud.bigquery_storage_v1") is None:
+            return None
+        from google.cloud.bigquery_storage_v1 import BigQueryReadClient  # type: ignore[import-untyped]
+
+        return BigQueryReadClient(credentials=self._credentials())
 
     @cached_property
     def google(self) -> Client:
@@ -139,7 +143,7 @@ class BigQueryClient:
     def query(self, sql: str, job: str, doing: str, values: Mapping[str, Any] | None = None) -> RowIterator:
         """Run a statement, or a script, as the job of this name; what it gives."""
         bigquery = bigquery_module()
-        kinds = {int: "INT64", str: "STRING", bool: "BOOL"}
+        kinds = {int: "INT64", str: "STRING", datetime: "TIMESTAMP"}
         config = bigquery.QueryJobConfig(
             query_parameters=[
                 bigquery.ScalarQueryParameter(name, kinds.get(type(value), "STRING"), value)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from walrelay.destinations.bigquery.client import BigQueryClient
 from walrelay.destinations.bigquery.dialect import LONGEST_COLUMN, BigQueryDialect, column_name, is_place
 from walrelay.destinations.bigquery.failures import bigquery_failures
 from walrelay.destinations.bigquery.fields import field
+from walrelay.destinations.bigquery.restoring import BigQueryRestoring
 from walrelay.destinations.bigquery.script import Script, as_table
 from walrelay.destinations.bigquery.storage import Bucket
 from walrelay.destinations.warehouse.names import OWN, STATE, state_place
@@ -27,6 +29,9 @@ from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.schema import Column
 
+if TYPE_CHECKING:
+    from google.cloud.bigquery.table import RowIterator
+
 IDENTITY = f"{OWN}identity"
 STAGE_LIVES = timedelta(days=1)
 """Then BigQuery itself drops a stage, should no run of the pipeline ever come back to do it."""
@@ -37,6 +42,7 @@ MOST_CLUSTERED = 4
 _ASKED = 100
 """States in one question."""
 _CLUSTERS = ("INT64", "STRING", "NUMERIC", "BIGNUMERIC", "DATE", "DATETIME", "TIMESTAMP", "BOOL")
+RESTORING = BigQueryRestoring()
 _STATE = "applied INT64, copy STRING, state STRING"
 
 
@@ -257,12 +263,44 @@ class BigQueryWarehouse(Warehouse):
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
-    def rows(self, place: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        listed = ", ".join(f"`{name}` AS c{i}" for i, name in enumerate(columns))
+    @contextmanager
+    def looking(self) -> Iterator[_Moment]:
+        (row,) = self._asked("SELECT CURRENT_TIMESTAMP() AS at", "asking what time it is")
+        yield _Moment(self, row.at)
+
+    def restored(self, column: Column, value: str) -> str:
+        return RESTORING.column(column, value)
+
+    def read_at(self, place: str, listed: str, at: datetime) -> RowIterator:
         job = f"walrelay_{self._run}_{uuid4().hex}"
-        found = self._client.query(f"SELECT {listed} FROM {self._named(place)}", job, "reading a table")
+        asked = f"SELECT {listed} FROM {self._named(place)} FOR SYSTEM_TIME AS OF @at"
+        return self._client.query(asked, job, "reading a table", {"at": at})
+
+    def pieces(self, found: RowIterator) -> Iterator[pa.RecordBatch]:
         with bigquery_failures("reading a table"):
-            yield from found.to_arrow(create_bqstorage_client=self._client.has_storage()).to_batches()
+            yield from found.to_arrow_iterable(bqstorage_client=self._client.storage())
+
+
+class _Moment:
+    """The dataset as it was then: a transaction is seen as a whole, whatever comes after it."""
+
+    def __init__(self, warehouse: BigQueryWarehouse, at: datetime) -> None:
+        self._warehouse = warehouse
+        self._at = at
+
+    def fixed(self, source: str, table: TableId) -> Kept | None:
+        place = state_place(source, table)
+        if self._warehouse.columns(place) is None:
+            return None
+        rows = list(self._warehouse.read_at(place, "applied, state", self._at))
+        found = [
+            Kept(TableState.from_json(row.state), None if row.applied is None else Lsn(row.applied)) for row in rows
+        ]
+        return found[0] if found else None
+
+    def rows(self, place: str, names: Sequence[str], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        listed = ", ".join(f"`{name}` AS c{i}" for i, name in enumerate(names))
+        yield from self._warehouse.pieces(self._warehouse.read_at(place, listed, self._at))
 
 
 def _altered(step: Alteration) -> str:

@@ -24,6 +24,9 @@ SESSION: Mapping[str, Any] = {
     "QUERY_TAG": "walrelay",
     "TIMEZONE": "UTC",
     "TIMESTAMP_INPUT_FORMAT": "AUTO",
+    "TIMESTAMP_NTZ_OUTPUT_FORMAT": "YYYY-MM-DD HH24:MI:SS.FF6",
+    "TIMESTAMP_TZ_OUTPUT_FORMAT": "YYYY-MM-DD HH24:MI:SS.FF6TZH:TZM",
+    "DATE_OUTPUT_FORMAT": "YYYY-MM-DD",
     "BINARY_INPUT_FORMAT": "HEX",
     # What a dead run holds is let go of, and waited for no longer than a batch may take.
     "ABORT_DETACHED_QUERY": True,

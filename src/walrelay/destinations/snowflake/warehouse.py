@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from walrelay.destinations.snowflake import dialect as values
-from walrelay.destinations.snowflake.client import SnowflakeClient
+from walrelay.destinations.snowflake.client import Session, SnowflakeClient
 from walrelay.destinations.snowflake.dialect import SnowflakeDialect, from_file
+from walrelay.destinations.snowflake.restoring import SnowflakeRestoring
 from walrelay.destinations.snowflake.statements import Statements, name
 from walrelay.destinations.warehouse.names import OWN, STATE, files_place, state_place, table_place
 from walrelay.destinations.warehouse.plan import Plan, Step
@@ -26,6 +28,8 @@ LONGEST = 255
 """Characters of a name."""
 _ASKED = 100
 """States in one question."""
+_AS_TEXT = ("NUMBER", "TIMESTAMP", "DATE")
+RESTORING = SnowflakeRestoring()
 _STATE = '"applied" NUMBER(38, 0), "copy" VARCHAR, "state" VARCHAR'
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = CURRENT_SCHEMA()"
 _COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_schema = CURRENT_SCHEMA() AND table_name = ?"
@@ -211,11 +215,48 @@ class SnowflakeWarehouse(Warehouse):
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
-    def rows(self, place: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        listed = ", ".join(f'{name(one)} AS "c{i}"' for i, one in enumerate(columns))
+    @contextmanager
+    def looking(self) -> Iterator[_Held]:
         with self._client.session() as session:
-            for table in session.arrow(f"SELECT {listed} FROM {name(place)}", "reading a table"):
-                yield from table.to_batches()
+            doing = "looking at tables"
+            session.run("BEGIN", doing)
+            try:
+                yield _Held(self, session)
+            finally:
+                session.run("ROLLBACK", doing)
+
+    def restored(self, column: Column, value: str) -> str:
+        return RESTORING.column(column, value)
+
+
+class _Held:
+    """Tables that nobody writes to meanwhile: their state is held, which is the first that a batch asks for."""
+
+    def __init__(self, warehouse: SnowflakeWarehouse, session: Session) -> None:
+        self._warehouse = warehouse
+        self._session = session
+
+    def fixed(self, source: str, table: TableId) -> Kept | None:
+        place, doing = state_place(source, table), "looking at a table"
+        if self._warehouse.columns(place) is None:
+            return None
+        self._session.run(f'UPDATE {name(place)} SET "applied" = "applied"', doing)
+        rows = self._session.rows(f'SELECT "applied", "state" FROM {name(place)}', doing)
+        found = [
+            Kept(TableState.from_json(state), None if applied is None else Lsn(applied)) for applied, state in rows
+        ]
+        return found[0] if found else None
+
+    def rows(self, place: str, names: Sequence[str], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        kinds = [self._warehouse.dialect.column_type(column) for column in columns]
+        # As text what Arrow's nanoseconds have no room for, or the connector would make a double of.
+        read = [
+            f"{name(one)}::VARCHAR" if kind.startswith(_AS_TEXT) else name(one)
+            for one, kind in zip(names, kinds, strict=True)
+        ]
+        listed = ", ".join(f'{one} AS "c{i}"' for i, one in enumerate(read))
+        for table in self._session.arrow(f"SELECT {listed} FROM {name(place)}", "reading a table"):
+            yield from table.to_batches()
 
 
 def _altered(step: Alteration) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from uuid import uuid4
 
@@ -11,8 +13,10 @@ from walrelay.changes.rows import TableRows
 from walrelay.config.settings import MiB
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
 from walrelay.destinations.capabilities import Batching, Capabilities
+from walrelay.destinations.warehouse.positions import Positions
 from walrelay.destinations.warehouse.run import WarehouseRun
 from walrelay.destinations.warehouse.service import Warehouse
+from walrelay.destinations.warehouse.verify import WarehouseLook
 from walrelay.errors import OtherDestinationError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
@@ -97,3 +101,15 @@ class WarehouseDestination(SimpleDestination):
         """Up to where the table holds every change; None after a copy, until changes came. Of all tables together there
         is no word: each has its own."""
         return None if table is None else self._run.applied(table)
+
+    # ---------------------------------------------------------------------------------------------------------- verify
+
+    @contextmanager
+    def looking(self, context: DestinationContext, *, writing: bool = False) -> Iterator[WarehouseLook]:
+        """Its rows as they are now; also while a pipeline elsewhere writes to it."""
+        warehouse = self._open(context)
+        try:
+            with warehouse.looking() as reader:
+                yield WarehouseLook(warehouse, reader, context.source_id or "", Positions(context.store))
+        finally:
+            warehouse.close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -39,6 +40,16 @@ class NewTable:
     """Names, at the source, of the primary key's columns, which is declared and not enforced."""
     sort: tuple[str, ...]
     """By which rows are kept together, so that a batch finds the rows that it replaces by reading few: the key's."""
+
+
+class Reader(Protocol):
+    """Shows one state."""
+
+    def fixed(self, source: str, table: TableId) -> Kept | None:
+        """Where the table is; what is read of it then is what it holds there."""
+
+    def rows(self, place: str, names: Sequence[str], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        """What the table holds in the columns of these names, as c0…, in pieces."""
 
 
 class Warehouse(ABC):
@@ -162,5 +173,9 @@ class Warehouse(ABC):
     # -------------------------------------------------------------------------------------------------------- reading
 
     @abstractmethod
-    def rows(self, place: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """What the table holds in these columns, by their names here, as c0…, in pieces."""
+    def looking(self) -> AbstractContextManager[Reader]:
+        """One state of it, for as long as somebody looks."""
+
+    @abstractmethod
+    def restored(self, column: Column, value: str) -> str:
+        """DuckDB SQL for a value that was read, in the type that DuckDB has for the column."""
