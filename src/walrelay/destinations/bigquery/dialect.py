@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -18,8 +17,8 @@ BIGQUERY = Target("bigquery", uuid_as_text=True, time_as_text=True)
 _DOCUMENTS = ("json", "jsonb")
 _PLACE_KINDS = ("L", "M", "N", "Pc", "Pd", "Zs")
 """Unicode categories, or their first letters, of what a table's name is made of."""
-_COLUMN_MARKS = frozenset("&%=+:'<>#|")
-"""What a column's name may have besides."""
+_COLUMN_MARKS = frozenset("&=+:'<>#|")
+"""What a column's name may have besides; and %, by which we write the rest."""
 LONGEST_PLACE, LONGEST_COLUMN = 1024, 300
 
 
@@ -94,9 +93,11 @@ def is_place(place: str) -> bool:
 
 def column_name(name: str) -> str:
     """The name, with what BigQuery does not take in one written as in a URL; no two become one."""
-    if all(_is_plain(one) for one in name):
-        return name
-    return "".join(one if _is_plain(one) and one != "%" else quote(one, safe="") for one in name)
+    return "".join(one if _is_plain(one) else _escaped(one) for one in name)
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode())
 
 
 def _is_plain(character: str) -> bool:
