@@ -18,7 +18,7 @@ LOCK := $(LOCK_ANY) --python-version 3.11
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env emulators demo test test-unit test-spark43 lint format bench fuzz kills long lakes soak shapes worlds mischief lock clean jdk
+.PHONY: help env emulators demo test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-snowflake soak shapes worlds mischief lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -140,6 +140,15 @@ long: jdk env emulators ## run the tests that make test leaves out because they 
 
 lakes: jdk env ## run the whole contract of destinations on lakes, and kill drivers at every place (make test does some)
 	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest tests/lake $(ARGS)
+
+warehouses: jdk env emulators ## run all that make test leaves out of the warehouses: the whole contract, every type, kills
+	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest tests/warehouse $(ARGS)
+
+prove-bigquery: jdk env ## prove the BigQuery destination on the real service: PROJECT=… DATASET=… [OPTIONS=location=EU]
+	$(BIN)/python scripts/prove-bigquery "$(PROJECT)" "$(DATASET)" "$(OPTIONS)"
+
+prove-snowflake: jdk env ## prove the Snowflake destination on the real service: URL=snowflake://…
+	@$(BIN)/python scripts/prove-snowflake "$(URL)"
 
 soak: jdk env ## kill pipelines at 30 random moments and compare
 	$(BIN)/python -m benchmarks soak $(ARGS)

@@ -7,12 +7,14 @@ if TYPE_CHECKING:
     from walrelay.capture.capture import Capture
     from walrelay.changes.batch import EventBatch
     from walrelay.config.settings import CaptureSettings, CopySettings
+    from walrelay.destinations.bigquery.destination import BigQueryDestination
     from walrelay.destinations.delta.destination import DeltaDestination
     from walrelay.destinations.duckdb.destination import DuckDBDestination
     from walrelay.destinations.iceberg.destination import IcebergDestination
     from walrelay.destinations.memory import MemoryDestination
     from walrelay.destinations.null import NullDestination
     from walrelay.destinations.postgres.destination import PostgresDestination
+    from walrelay.destinations.snowflake.destination import SnowflakeDestination
     from walrelay.destinations.stdout import StdoutDestination
     from walrelay.errors import WalrelayError
     from walrelay.log.reader import LogReader
@@ -26,6 +28,7 @@ __version__ = "0.2.0"
 
 # Loaded when first asked for: Spark, Arrow and the decoder take a second that `walrelay --help` need not wait for.
 _HOME = {
+    "BigQueryDestination": "walrelay.destinations.bigquery.destination",
     "Capture": "walrelay.capture.capture",
     "CaptureSettings": "walrelay.config.settings",
     "CopySettings": "walrelay.config.settings",
@@ -41,12 +44,14 @@ _HOME = {
     "PostgresDestination": "walrelay.destinations.postgres.destination",
     "PostgresSource": "walrelay.postgres.source",
     "PostgresStore": "walrelay.stores.postgres",
+    "SnowflakeDestination": "walrelay.destinations.snowflake.destination",
     "SqliteStore": "walrelay.stores.sqlite",
     "StdoutDestination": "walrelay.destinations.stdout",
     "WalrelayError": "walrelay.errors",
 }
 
 __all__ = [
+    "BigQueryDestination",
     "Capture",
     "CaptureSettings",
     "CopySettings",
@@ -62,6 +67,7 @@ __all__ = [
     "PostgresDestination",
     "PostgresSource",
     "PostgresStore",
+    "SnowflakeDestination",
     "SqliteStore",
     "StdoutDestination",
     "WalrelayError",

@@ -551,6 +551,50 @@ class DestinationCorruptError(DestinationError):
     default_hint = "The file is no database this version can read. Choose another path, or move the file away."
 
 
+class DestinationUnreachableError(DestinationError):
+    """The destination's service does not answer, or not in time."""
+
+    code = "destination.unreachable"
+    default_hint = (
+        "What was not taken is sent again by itself. Check the network, the address and the service's status."
+    )
+    retryable = True
+
+
+class DestinationThrottledError(DestinationError):
+    """The destination's service takes no more for now: a quota, a rate, or another transaction on the same table."""
+
+    code = "destination.throttled"
+    default_hint = (
+        "It is sent again by itself. If it keeps happening write less often (--every), or have quotas raised."
+    )
+    retryable = True
+
+
+class DestinationLoginError(DestinationError):
+    """The destination's service refused who we say we are."""
+
+    code = "destination.login"
+    may_pass = True
+    default_hint = "Check the credentials that the destination was given, and that they have not expired."
+
+
+class DestinationRightsError(DestinationError):
+    """Something may not be done at the destination with these credentials."""
+
+    code = "destination.rights"
+    may_pass = True
+    default_hint = "The destination's page lists the rights that it needs; have them granted, then run again."
+
+
+class DestinationPlaceMissingError(DestinationError):
+    """The dataset, database, schema or warehouse that the destination names is not there."""
+
+    code = "destination.no_such_place"
+    may_pass = True
+    default_hint = "Make it, or correct its name in the destination."
+
+
 class StagingError(WalrelayError):
     """Something about the directory where copies land first."""
 

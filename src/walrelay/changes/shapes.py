@@ -14,7 +14,8 @@ from walrelay.changes.dialect import Dialect
 from walrelay.model.retyping import SourceType, keeps_values, source_type
 from walrelay.model.schema import Column
 
-_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)", re.IGNORECASE)
+_DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC|BIGNUMERIC|NUMBER)\((\d+),\s*(\d+)\)", re.IGNORECASE)
+"""What destinations call it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,19 @@ from pathlib import Path
 from walrelay.changes.dialect import Dialect
 from walrelay.changes.spark_dialect import DIALECT as SPARK
 from walrelay.decode.registry import BUILTIN, EXTENSION
+from walrelay.destinations.bigquery.dialect import DIALECT as BIGQUERY
 from walrelay.destinations.duckdb.dialect import DIALECT as DUCKDB
 from walrelay.destinations.iceberg.shape import ICEBERG
+from walrelay.destinations.snowflake.dialect import DIALECT as SNOWFLAKE
 from walrelay.model.schema import PgType, TypeField
 
-PAGES = {"delta": SPARK, "duckdb": DUCKDB, "iceberg": ICEBERG}
+PAGES: dict[str, Dialect] = {
+    "bigquery": BIGQUERY,
+    "delta": SPARK,
+    "duckdb": DUCKDB,
+    "iceberg": ICEBERG,
+    "snowflake": SNOWFLAKE,
+}
 DIRECTORY = Path("docs/destinations")
 _BEGIN, _END = "<!-- types: made by walrelay.control.type_page -->", "<!-- end of types -->"
 _INT4, _TEXT = PgType(23, "int4"), PgType(25, "text")

@@ -40,7 +40,8 @@ class WriteResult:
     durable: bool
     rows: int = 0
     treated: Mapping[TableId, Counter[Special]] = field(default_factory=dict)
-    """Values of changes that the destination itself could not hold, treated by policy. (Of a copy the tasks count.)"""
+    """Values that the destination itself could not hold, treated by policy. (Of a copy the tasks count what its target
+    says; here is what they did not know of.)"""
 
     later: Future[WriteResult] | None = field(default=None, compare=False)
 

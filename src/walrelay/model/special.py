@@ -14,8 +14,11 @@ class Special(Enum):
 
     TIMESTAMP_INFINITY = "timestamp ±infinity"
     TIMESTAMP_RANGE = "timestamp after 294247-01-10"
+    TIMESTAMP_YEARS = "timestamp outside the years 1 to 9999"
     DATE_INFINITY = "date ±infinity"
+    DATE_YEARS = "date outside the years 1 to 9999"
     INTERVAL_INFINITY = "interval ±infinity"
     NUMERIC_NAN = "numeric NaN"
     ARRAY_SHAPE = "array with other dimensions than its column"
     ARRAY_BOUNDS = "array whose index does not start at 1 (index dropped)"
+    ARRAY_NULL = "NULL in an array, or in place of one"
