@@ -14,6 +14,8 @@ class Special(Enum):
 
     TIMESTAMP_INFINITY = "timestamp ±infinity"
     TIMESTAMP_RANGE = "timestamp after 294247-01-10"
+    TIMESTAMP_YEARS = "timestamp in a year that the destination's type does not have"
+    DATE_YEARS = "date in a year that the destination's type does not have"
     DATE_INFINITY = "date ±infinity"
     INTERVAL_INFINITY = "interval ±infinity"
     NUMERIC_NAN = "numeric NaN"
