@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 def latest(frames: TableFrames) -> DataFrame:
     """Of each key what happened last, for a table whose rows have one; of what came after the last truncate.
 
-    `is_put`, `lsn`, `k0`… the key, `n0`… the row's values (of a row that is gone there are none). Where values were
-    left out: `l0`… whether the batch does not have the value either; it then stands in the destination, under the key
-    that the row has there: `origin`, which is NULL when that is its own, or when it came within the batch (`came`).
+    `is_put`, `lsn`, `s` the place in the order, `k0`… the key, `n0`… the row's values (of a row that is gone there are
+    none). Where values were left out: `l0`… whether the batch does not have the value either; it then stands in the
+    destination, under the key that the row has there: `origin`, which is NULL when that is its own, or when it came
+    within the batch (`came`).
     """
     lacking = sorted(frames.survey.unchanged)
     touches = _touches(frames, lacking)
@@ -29,7 +30,7 @@ def latest(frames: TableFrames) -> DataFrame:
         touches = _resolved(frames, touches, lacking)
     keys = _names("k", frames.key)
     number = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY s DESC) AS number"
-    return touches.selectExpr("*", number).where("number = 1").drop("number", "s")
+    return touches.selectExpr("*", number).where("number = 1").drop("number")
 
 
 def _names(side: str, places: Iterable[int]) -> list[str]:

@@ -14,9 +14,9 @@ class Special(Enum):
 
     TIMESTAMP_INFINITY = "timestamp ±infinity"
     TIMESTAMP_RANGE = "timestamp after 294247-01-10"
-    TIMESTAMP_YEARS = "timestamp outside the years 1 to 9999"
+    TIMESTAMP_YEARS = "timestamp in a year that the destination's type does not have"
+    DATE_YEARS = "date in a year that the destination's type does not have"
     DATE_INFINITY = "date ±infinity"
-    DATE_YEARS = "date outside the years 1 to 9999"
     INTERVAL_INFINITY = "interval ±infinity"
     NUMERIC_NAN = "numeric NaN"
     ARRAY_SHAPE = "array with other dimensions than its column"
