@@ -495,29 +495,6 @@ class DestinationNotWritableError(DestinationError):
     default_hint = "Check that the directory exists and that you may write there."
 
 
-class DestinationUnavailableError(DestinationError):
-    """The destination's server cannot be reached, was lost, or asks to be asked again later."""
-
-    code = "destination.unavailable"
-    default_hint = "Check that it runs, and its host and port; what was not taken is sent again."
-    retryable = True
-
-
-class DestinationAuthenticationError(DestinationError):
-    """The destination's server does not let this user in."""
-
-    code = "destination.authentication"
-    default_hint = "Check user and password in the destination's URL; write odd characters as %40 and the like."
-
-
-class DestinationRightsError(DestinationError):
-    """The destination's user may not do what is needed."""
-
-    code = "destination.missing_rights"
-    may_pass = True
-    default_hint = "Let an administrator grant what is named above, then run again."
-
-
 class DestinationBusyError(DestinationError):
     """Another program has the destination, or the staging directory, open."""
 

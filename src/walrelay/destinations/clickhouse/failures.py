@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from walrelay.errors import (
-    DestinationAuthenticationError,
     DestinationError,
+    DestinationLoginError,
     DestinationNotWritableError,
     DestinationRightsError,
-    DestinationUnavailableError,
+    DestinationUnreachableError,
     SpecialValueError,
     WalrelayError,
 )
@@ -54,11 +54,11 @@ def _in_our_words(error: Exception, doing: str) -> WalrelayError:
         return _unavailable(f"ClickHouse cannot be reached, or was lost, while {doing}")
     said = f"{name or 'an error'}, code {code}"
     if code in _NO_ENTRY:
-        return DestinationAuthenticationError(f"ClickHouse does not let this user in, while {doing} ({said})")
+        return DestinationLoginError(f"ClickHouse does not let this user in, while {doing} ({said})")
     if code in _NO_RIGHT:
         return DestinationRightsError(f"the user of ClickHouse may not do this: {doing} ({said})")
     if code in _PASSING:
-        return DestinationUnavailableError(f"ClickHouse asks to wait, while {doing} ({said})")
+        return DestinationUnreachableError(f"ClickHouse asks to wait, while {doing} ({said})")
     if code in _FULL:
         return DestinationNotWritableError(f"ClickHouse's disk is full, while {doing}", hint="Make room on its disk.")
     return DestinationError(
@@ -68,8 +68,8 @@ def _in_our_words(error: Exception, doing: str) -> WalrelayError:
     )
 
 
-def _unavailable(message: str) -> DestinationUnavailableError:
-    return DestinationUnavailableError(message)
+def _unavailable(message: str) -> DestinationUnreachableError:
+    return DestinationUnreachableError(message)
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def naming(table: TableId, name: object) -> Iterator[None]:
     """Failures inside are this table's: the others go on without it. Not so where the server is gone."""
     try:
         yield
-    except DestinationUnavailableError:
+    except DestinationUnreachableError:
         raise
     except (DestinationError, SpecialValueError) as error:
         error.context.setdefault("table", str(name))
