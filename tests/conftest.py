@@ -9,10 +9,15 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import settings
 from psycopg import sql
 
 from tests.repetitions import ALL_KILLS, LONG
 from walrelay.testing.postgres import EmbeddedPostgres
+
+# A loaded machine is slow; no test asks how fast it is.
+settings.register_profile("walrelay", deadline=None)
+settings.load_profile("walrelay")
 
 
 @pytest.fixture(scope="session")
