@@ -5,8 +5,26 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from collections.abc import Callable
+from typing import Any
+
+
+def with_quotes(insert: Callable[..., str]) -> Callable[..., str]:
+    """fakesnow writes names into a statement of its own as they are, also those with a quote in them."""
+
+    def quoting(catalog: str, schema: str, table: str, lengths: list[tuple[str, int]]) -> str:
+        return insert(catalog, schema, _quoted(table), [(_quoted(name), size) for name, size in lengths])
+
+    return quoting
+
+
+def _quoted(name: str) -> str:
+    return name.replace("'", "''")
+
 
 if __name__ == "__main__":
-    fakesnow = importlib.import_module("fakesnow")
+    fakesnow: Any = importlib.import_module("fakesnow")
+    names: Any = importlib.import_module("fakesnow.info_schema")
+    names.insert_text_lengths_sql = with_quotes(names.insert_text_lengths_sql)
     with fakesnow.server(port=int(sys.argv[1]), host="127.0.0.1"):
         threading.Event().wait()

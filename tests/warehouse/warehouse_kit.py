@@ -78,4 +78,8 @@ def assert_same(source: psycopg.Connection[Any], place: Place, tables: tuple[str
 
 
 def _plain(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple((name, None if value is None else postgres_text(value)) for name, value in sorted(row.items()))
+    return tuple((name, None if value is None else _text(value)) for name, value in sorted(row.items()))
+
+
+def _text(value: Any) -> str:
+    return repr(value) if isinstance(value, float) else postgres_text(value)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
+from psycopg import sql
 
 from walrelay.changes.dialect import Dialect
 from walrelay.destinations.base import DestinationContext
@@ -124,3 +125,11 @@ class Verifiable(Protocol):
     def looking(self, context: DestinationContext, *, writing: bool = False) -> AbstractContextManager[Look]:
         """Look at one state. Those who write wait meanwhile, so a look is short. `context` says whose tables are meant
         (`source_id`, `pipeline_name`) and how long to wait for others."""
+
+
+@runtime_checkable
+class HoldsLess(Protocol):
+    """One of them whose types hold fewer values than DuckDB's do."""
+
+    def unheld(self, column: Column) -> sql.Composable | None:
+        """SQL of Postgres for «the source's value is one that policy treats», where the type has such values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +14,13 @@ from walrelay.decode.table import TableDecoder, arrow_schema
 from walrelay.destinations.hashed_rows import KEY, NEVER, keyed_sql, numbers_sql, rows_sql, sums_sql
 from walrelay.destinations.row_text import special
 from walrelay.destinations.verifying import Fingerprints, HashedRow, KeyRanges, RangeSum
-from walrelay.model.schema import TableSchema
+from walrelay.model.schema import Column, TableSchema
 from walrelay.model.special import SpecialValues
 from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.copy import copy_query
+
+Unheld = Callable[[Column], sql.Composable | None]
+"""Whether a value is one that this destination does not hold, where others do."""
 
 
 def published_rows(schema: TableSchema) -> sql.Composable:
@@ -34,8 +37,9 @@ def published_rows(schema: TableSchema) -> sql.Composable:
 class SourceTable:
     """On a connection within the snapshot's transaction."""
 
-    def __init__(self, connection: Connection, schema: TableSchema) -> None:
+    def __init__(self, connection: Connection, schema: TableSchema, unheld: Unheld = lambda _: None) -> None:
         self._connection = connection
+        self._unheld = unheld
         self.schema = schema
         key = tuple(schema.column(name) for name in schema.key_columns)
         self.key = key or schema.columns
@@ -44,7 +48,7 @@ class SourceTable:
 
     def fingerprint(self, ranges: KeyRanges) -> tuple[Fingerprints, int]:
         """The sums of these ranges, and how many rows hold a value that policy treats."""
-        specials = [test for column in self.schema.columns if (test := special(column)) is not None]
+        specials = [test for column in self.schema.columns if (test := self._special(column)) is not None]
         question = sums_sql(
             published_rows(self.schema),
             self.key,
@@ -59,7 +63,7 @@ class SourceTable:
     def rows(self, ranges: KeyRanges) -> list[tuple[HashedRow, frozenset[int]]]:
         """The rows of these ranges, each with the places of columns that hold a value which policy treats."""
         columns = self.schema.columns
-        tests = [special(column) or NEVER for column in columns]
+        tests = [self._special(column) or NEVER for column in columns]
         treated_ones = [sql.SQL("coalesce({}, false)").format(test) for test in tests]
         question = rows_sql(published_rows(self.schema), self.key, columns, treated_ones, ranges)
         width = len(columns)
@@ -87,6 +91,11 @@ class SourceTable:
         if not schema.columns:
             return pa.table({"bare": pa.nulls(sum(batch.num_rows for batch in batches))})
         return pa.Table.from_batches(batches, arrow_schema(schema, target))
+
+    def _special(self, column: Column) -> sql.Composable | None:
+        """Whether the value is one that policy treats: what nobody holds, and what this destination does not."""
+        tests = [test for test in (special(column), self._unheld(column)) if test is not None]
+        return sql.SQL("({})").format(sql.SQL(" OR ").join(tests)) if tests else None
 
     def _asked(self, question: sql.Composed) -> Iterator[Any]:
         # Without parameters, beside which a percent sign of a row filter would mean something.

@@ -16,12 +16,13 @@ from typing import TypeVar
 
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.row_text import can_write
-from walrelay.destinations.verifying import Fingerprints, KeyRanges, Look, RangeSum, Verifiable
+from walrelay.destinations.verifying import Fingerprints, HoldsLess, KeyRanges, Look, RangeSum, Verifiable
 from walrelay.errors import WalrelayError
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.phases import Errored, Ready, SyncDone
+from walrelay.model.schema import Column
 from walrelay.postgres.catalog import PublishedTable, read_schema, storage_of
 from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import exported_snapshot
@@ -183,7 +184,8 @@ class _Round:
             connection.execute("SET LOCAL jit = off")
             settings = sides.context.settings
             schema = read_schema(connection, table, settings.unknown_types, publication=sides.source.publication)
-            self._source = SourceTable(connection, schema)
+            unheld = sides.destination.unheld if isinstance(sides.destination, HoldsLess) else _nothing
+            self._source = SourceTable(connection, schema, unheld)
             self._visible = snapshot.visible
             found.snapshot_lsn = snapshot.lsn
             found.not_compared = tuple(c.name for c in schema.columns if not (c.as_text or can_write(c.type)))
@@ -306,6 +308,10 @@ class _Round:
             return len(chosen)
 
         self._found.repaired += self._looked(put, writing=True)
+
+
+def _nothing(_: Column) -> None:
+    return None
 
 
 def _bits(rows: int) -> int:

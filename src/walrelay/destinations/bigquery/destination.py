@@ -31,6 +31,7 @@ class BigQueryDestination(WarehouseDestination):
     writes it anew. `endpoint`: another address than Google's, an emulator's."""
 
     name = "bigquery"
+    array_nulls = False
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from snowflake.connector.cursor import SnowflakeCursor
 
 LOGIN_SECONDS = 60
-NETWORK_SECONDS = 300
+NETWORK_SECONDS = 120
 """For an answer with all its repetitions; the connector itself would go on for ever."""
 SESSION: Mapping[str, Any] = {
     "QUERY_TAG": "walrelay",

@@ -29,6 +29,7 @@ class SnowflakeDestination(WarehouseDestination):
     else Snowflake's connector is to be told."""
 
     name = "snowflake"
+    array_nulls = True
 
     def __init__(
         self,

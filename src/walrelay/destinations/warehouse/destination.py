@@ -6,7 +6,10 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import ClassVar
 from uuid import uuid4
+
+from psycopg import sql
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
@@ -16,11 +19,11 @@ from walrelay.destinations.capabilities import Batching, Capabilities
 from walrelay.destinations.warehouse.positions import Positions
 from walrelay.destinations.warehouse.run import WarehouseRun
 from walrelay.destinations.warehouse.service import Warehouse
-from walrelay.destinations.warehouse.verify import WarehouseLook
+from walrelay.destinations.warehouse.verify import WarehouseLook, unheld
 from walrelay.errors import OtherDestinationError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
-from walrelay.model.schema import TableSchema
+from walrelay.model.schema import Column, TableSchema
 
 WAREHOUSE_BATCHING = Batching(every=timedelta(seconds=60), bytes=512 * MiB, piece_bytes=256 * MiB)
 """Each batch is some jobs that are counted or a warehouse that is awake, and each is paid for what it looks at."""
@@ -32,6 +35,9 @@ class WarehouseDestination(SimpleDestination):
     capabilities = Capabilities(
         kind="tables", takes_changes=True, lane="frames", keeps_progress=True, batching=WAREHOUSE_BATCHING
     )
+
+    array_nulls: ClassVar[bool]
+    """Whether its arrays can hold NULLs, and be NULL."""
 
     def __init__(self) -> None:
         self._id: str | None = None
@@ -113,3 +119,6 @@ class WarehouseDestination(SimpleDestination):
                 yield WarehouseLook(warehouse, reader, context.source_id or "", Positions(context.store))
         finally:
             warehouse.close()
+
+    def unheld(self, column: Column) -> sql.Composable | None:
+        return unheld(column, array_nulls=self.array_nulls)

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 SIDE = DuckDBSide()
+_LAST = {
+    "date": "9999-12-31",
+    "timestamp": "9999-12-31 23:59:59.999999",
+    "timestamptz": "9999-12-31 23:59:59.999999+00",
+}
 
 
 class WarehouseLook:
@@ -127,6 +132,19 @@ class WarehouseLook:
                 connection.register("piece", _known(pa.Table.from_batches([piece])))
                 yield connection, f"(SELECT {restored} FROM piece)"
                 connection.unregister("piece")
+
+
+def unheld(column: Column, *, array_nulls: bool) -> sql.Composable | None:
+    """SQL of Postgres for «policy treats the source's value», where it is a column of its own: see `values`."""
+    type_, x = column.type, sql.Identifier(column.name)
+    if column.as_text:
+        return None
+    if type_.kind == "base" and type_.schema == "pg_catalog" and type_.name in _LAST:
+        return sql.SQL("({x} < '0001-01-01' OR {x} > {last})").format(x=x, last=sql.Literal(_LAST[type_.name]))
+    if type_.kind == "array" and not array_nulls:
+        some = sql.SQL("EXISTS (SELECT FROM unnest({}) AS e WHERE e IS NOT DISTINCT FROM NULL)").format(x)
+        return sql.SQL("({} IS NULL OR {})").format(x, some)
+    return None
 
 
 @contextmanager
