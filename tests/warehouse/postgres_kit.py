@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -13,6 +13,9 @@ from psycopg.rows import dict_row
 from psycopg.types.string import TextLoader
 
 from walrelay.model.names import TableName
+from walrelay.postgres.connection import connect
+from walrelay.postgres.source import PostgresSource
+from walrelay.postgres.types import enum_labels
 from walrelay.testing.postgres import EmbeddedPostgres
 
 _AS_TEXT = ("date", "time", "timetz", "timestamp", "timestamptz", "interval", "numeric")
@@ -36,3 +39,13 @@ def contents(url: str, table: str) -> list[dict[str, Any]]:
             connection.adapters.register_loader(kind, TextLoader)
         query = sql.SQL("SELECT * FROM {}").format(sql.Identifier(name.schema, name.name))
         return connection.execute(query).fetchall()
+
+
+def labels_in(url: str) -> Callable[[Collection[int]], dict[int, tuple[str, ...]]]:
+    """What a pipeline tells a destination of the source's enums."""
+
+    def labels(types: Collection[int]) -> dict[int, tuple[str, ...]]:
+        with connect(PostgresSource(url), application="walrelay test") as connection:
+            return enum_labels(connection, types)
+
+    return labels

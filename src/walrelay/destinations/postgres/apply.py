@@ -37,6 +37,7 @@ class Application:
         stages: Stages,
         target: Target,
         special_values: SpecialValues,
+        piece_rows: int,
     ) -> None:
         self._connection = connection
         self._batch = batch
@@ -45,6 +46,7 @@ class Application:
         self._stages = stages
         self._target = target
         self._special_values: SpecialValues = special_values
+        self._piece_rows = piece_rows
         self._progress: dict[TableId, Progress] = {}
         self._shapes: dict[TableId, Shape] = {}
         self._keys: dict[TableId, frozenset[str]] = {}
@@ -94,7 +96,7 @@ class Application:
     def _take_table(self, part: TableChanges) -> int:
         count = 0
         for _, batches in itertools.groupby(part.arrow(), key=lambda one: one.version.version):
-            for pieces in cut(batches):
+            for pieces in cut(batches, self._piece_rows):
                 version = pieces[0].version
                 shape = self._follow(version)
                 piece = Piece(Fit(version.schema, shape), pieces)

@@ -24,6 +24,7 @@ from walrelay.destinations.postgres.dialect import DIALECT, target_of
 from walrelay.destinations.postgres.failures import naming
 from walrelay.destinations.postgres.load import Building, Loader, drop_unfinished
 from walrelay.destinations.postgres.owner import Ownership, refuse_unusable
+from walrelay.destinations.postgres.piece import PIECE_ROWS
 from walrelay.destinations.postgres.places import TargetPlaces
 from walrelay.destinations.postgres.stages import Stages
 from walrelay.destinations.postgres.types import TargetTypes
@@ -38,6 +39,8 @@ from walrelay.postgres.source import PostgresSource
 
 CONNECTIONS = 4
 """By which a copy is loaded."""
+SMALL_BYTES = 4 * 1024 * 1024
+"""Landed files of up to this are loaded at once: some tenths of a second."""
 
 
 class PostgresDestination(SimpleDestination):
@@ -47,7 +50,14 @@ class PostgresDestination(SimpleDestination):
     name = "postgres"
     dialect: Dialect = DIALECT
 
-    def __init__(self, url: str, *, connections: int = CONNECTIONS, lock_timeout: timedelta = LOCK_TIMEOUT) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections: int = CONNECTIONS,
+        lock_timeout: timedelta = LOCK_TIMEOUT,
+        piece_rows: int = PIECE_ROWS,
+    ) -> None:
         if connections < 1:
             raise ConfigError(f"connections is {connections}", hint="A copy is loaded by at least one.")
         self.capabilities = Capabilities(
@@ -55,6 +65,7 @@ class PostgresDestination(SimpleDestination):
         )
         self._server = Server(_source(url), lock_timeout)
         self._connections = connections
+        self._piece_rows = piece_rows
         self._context: DestinationContext | None = None
         self._open: Sessions | None = None
         self._stages = Stages()
@@ -131,22 +142,42 @@ class PostgresDestination(SimpleDestination):
 
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         with self._alone(schema), naming(schema):
-            building = self._begin(schema)
-            try:
-                count = Loader(self._sessions, self._run, self._connections).load(building, rows)
-                if count != rows.rows_total:
-                    raise DestinationError(
-                        f"{schema.name} took {count} of {rows.rows_total} rows",
-                        hint="Nothing of this copy was kept. `walrelay resync` copies the table again.",
-                    )
-                with self._sessions.another(f"indexing {schema.name}") as connection:
-                    building.finish(connection)
-                self._put_in_place(schema, rows, building)
-            except BaseException:
-                with suppress(Exception), self._sessions.main() as connection:
-                    building.drop(connection)
-                raise
-        return WriteResult(durable=True, rows=count)
+            if sum(file.bytes for file in rows.files) <= SMALL_BYTES:
+                self._write_at_once(schema, rows)
+            else:
+                self._write_beside(schema, rows)
+        return WriteResult(durable=True, rows=rows.rows_total)
+
+    def _write_at_once(self, schema: TableSchema, rows: TableRows) -> None:
+        """On the connection that is there: with hundreds of small tables, others would take most of the time."""
+        with self._sessions.main() as connection:
+            self._make_types_anew(connection, schema)
+            with connection.transaction():
+                building = self._building(connection, schema)
+                building.begin(connection)
+                count = Loader(self._sessions, self._run, 1).load_small(connection, building, rows)
+                building.finish(connection)
+                self._put_in_place(connection, building, rows, count)
+        hit("destination.committed")
+
+    def _write_beside(self, schema: TableSchema, rows: TableRows) -> None:
+        """While it is loaded, changes of other tables are taken."""
+        with self._sessions.main() as connection:
+            self._make_types_anew(connection, schema)
+            building = self._building(connection, schema)
+            with connection.transaction():
+                building.begin(connection)
+        try:
+            count = Loader(self._sessions, self._run, self._connections).load(building, rows)
+            with self._sessions.another(f"indexing {schema.name}") as connection:
+                building.finish(connection)
+            with self._sessions.main() as connection, connection.transaction():
+                self._put_in_place(connection, building, rows, count)
+        except BaseException:
+            with suppress(Exception), self._sessions.main() as connection:
+                building.drop(connection)
+            raise
+        hit("destination.committed")
 
     def _alone(self, schema: TableSchema) -> threading.Lock:
         """Two copies of one table would build on each other."""
@@ -156,27 +187,24 @@ class PostgresDestination(SimpleDestination):
         columns = held_columns(schema.columns, self._types.dialect(connection)) if made else ()
         return Building(schema, columns, self._run.pipeline_id)
 
-    def _begin(self, schema: TableSchema) -> Building:
-        with self._sessions.main() as connection:
-            self._types.forget()
-            self._types.make(connection, schema, replaces=True)
-            building = self._building(connection, schema)
-            with connection.transaction():
-                Ownership(connection, self._server.location, self._run).check(schema.id, schema.name)
-                building.begin(connection)
-        return building
+    def _make_types_anew(self, connection: Connection, schema: TableSchema) -> None:
+        self._types.forget()
+        self._types.make(connection, schema, replaces=True)
 
-    def _put_in_place(self, schema: TableSchema, rows: TableRows, building: Building) -> None:
-        with self._sessions.main() as connection, connection.transaction():
-            book = self._book(connection)
-            book.progress([schema.id], lock=True)
-            Ownership(connection, self._server.location, self._run).check(schema.id, schema.name)
-            TargetPlaces(connection, book).make_room_for_copy(schema.id, schema.name)
-            building.put_in_place(connection)
-            shape = Shape(schema.name, building.columns, rows.snapshot_lsn or Lsn(0), 0)
-            book.copied(schema, shape, rows.rows_total)
-            hit("destination.before_commit")
-        hit("destination.committed")
+    def _put_in_place(self, connection: Connection, building: Building, rows: TableRows, count: int) -> None:
+        """Within a transaction."""
+        schema, book = building.schema, self._book(connection)
+        if count != rows.rows_total:
+            raise DestinationError(
+                f"{schema.name} took {count} of {rows.rows_total} rows",
+                hint="Nothing of this copy was kept. `walrelay resync` copies the table again.",
+            )
+        book.progress([schema.id], lock=True)
+        Ownership(connection, self._server.location, self._run).check(schema.id, schema.name)
+        TargetPlaces(connection, book).make_room_for_copy(schema.id, schema.name)
+        building.put_in_place(connection)
+        book.copied(schema, Shape(schema.name, building.columns, rows.snapshot_lsn or Lsn(0), 0), count)
+        hit("destination.before_commit")
 
     # ------------------------------------------------------------------------------------------------------ changes
 
@@ -195,6 +223,7 @@ class PostgresDestination(SimpleDestination):
                         self._stages,
                         self.dialect.target,
                         self._run.settings.special_values,
+                        self._piece_rows,
                     )
                     count = application.run()
                     hit("destination.before_commit")

@@ -60,19 +60,25 @@ _PLAIN = frozenset(
 """Types of which Postgres takes two values for equal only if their bytes are."""
 
 
-def cut(batches: Iterable[TableBatch]) -> Iterator[list[TableBatch]]:
+def cut(batches: Iterable[TableBatch], piece_rows: int) -> Iterator[list[TableBatch]]:
     """Pieces of bounded size."""
     piece: list[TableBatch] = []
     count = size = 0
-    for one in batches:
+    for one in _sliced(batches, piece_rows):
         piece.append(one)
         count += one.batch.num_rows
         size += one.batch.nbytes
-        if count >= PIECE_ROWS or size >= PIECE_BYTES:
+        if count >= piece_rows or size >= PIECE_BYTES:
             yield piece
             piece, count, size = [], 0, 0
     if piece:
         yield piece
+
+
+def _sliced(batches: Iterable[TableBatch], most: int) -> Iterator[TableBatch]:
+    for one in batches:
+        for begin in range(0, one.batch.num_rows, most):
+            yield TableBatch(one.version, one.batch.slice(begin, most))
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,11 @@ from walrelay.model.schema import Column, PgType
 
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint16)
 """Two digits for each byte."""
-_INT32_MAX, _INT32_MIN = 2**31 - 1, -(2**31)
 _HOUR, _SECOND = 3_600_000_000, 1_000_000
 _MONEY_SCALE = 2
 """Of our sessions (lc_monetary is C): what is stored is the number of cents, whatever a server calls them."""
+_NEEDS_QUOTES = r'^$|[{}",;\\\s\v]|^(?i:null)$'
+"""What Postgres writes with quotes as an element of an array."""
 _WRITE = pacsv.WriteOptions(include_header=False, quoting_style="needed", batch_size=16_384)
 
 
@@ -45,7 +46,7 @@ def csv_bytes(columns: list[pa.Array]) -> pa.Buffer:
     return sink.getvalue()
 
 
-def value_text(array: pa.Array, type_: PgType) -> pa.Array:
+def value_text(array: pa.Array, type_: PgType, *, is_inner: bool = False) -> pa.Array:
     """Every value as Postgres's text for it; NULL stays NULL."""
     if pa.types.is_null(array.type):
         return array.cast(pa.string())
@@ -60,7 +61,7 @@ def value_text(array: pa.Array, type_: PgType) -> pa.Array:
         return _braced(*_listed(array, value_text(_inner(array), type_.element)), "{", "}", ",")
     if type_.kind == "vector_array":
         return _braced(*_listed(array, value_text(_inner(array), type_.element)), "", "", " ")
-    return _arrays(array, type_.element, type_.dimensions)
+    return _arrays(array, type_.element, type_.dimensions, is_inner)
 
 
 # --------------------------------------------------------------------------------------------------------------- leaves
@@ -107,8 +108,11 @@ def _intervals(array: pa.StructArray) -> pa.Array:
         hours.cast(pa.string()), pa.scalar(" hours "), sign, seconds.cast(pa.string()), pa.scalar("."),
         pc.utf8_lpad(fraction.cast(pa.string()), 6, "0"), pa.scalar(" secs"),
     )  # fmt: skip
-    # Infinite ones have all three parts at the end of their range; no other value has both of these there.
-    ends = [pc.and_(pc.equal(months, end), pc.equal(days, end)) for end in (_INT32_MAX, _INT32_MIN)]
+    # Infinite ones have all three parts at the end of their range.
+    ends = [
+        pc.and_(pc.and_(pc.equal(months, end), pc.equal(days, end)), pc.equal(micros, whole))
+        for end, whole in ((2**31 - 1, 2**63 - 1), (-(2**31), -(2**63)))
+    ]
     return pc.if_else(ends[0], "infinity", pc.if_else(ends[1], "-infinity", text))
 
 
@@ -151,13 +155,17 @@ def _braced(lists: pa.ListArray, array: pa.Array, begin: str, end: str, between:
     return pc.if_else(array.is_valid(), joined, pa.scalar(None, joined.type))
 
 
-def _arrays(array: pa.ListArray, element: PgType, depth: int) -> pa.Array:
+def _arrays(array: pa.ListArray, element: PgType, depth: int, is_inner: bool) -> pa.Array:
+    """`is_inner`: it is a text itself, and so is to look as Postgres prints it."""
     inner = _inner(array)
     if depth > 1:
-        texts = _arrays(inner, element, depth - 1)
+        texts = _arrays(inner, element, depth - 1, is_inner)
     else:
-        texts = value_text(inner, element)
-        texts = pc.coalesce(_quoted(texts.cast(pa.string())), pa.scalar("NULL"))
+        plain = value_text(inner, element, is_inner=element.kind == "array").cast(pa.string())
+        texts = _quoted(plain)
+        if is_inner:
+            texts = pc.if_else(pc.match_substring_regex(plain, _NEEDS_QUOTES), texts, plain)
+        texts = pc.coalesce(texts, pa.scalar("NULL"))
     return _braced(*_listed(array, texts), "{", "}", _delimiter(element))
 
 
