@@ -40,7 +40,7 @@ class WriteResult:
     durable: bool
     rows: int = 0
     treated: Mapping[TableId, Counter[Special]] = field(default_factory=dict)
-    """Values of changes that the destination itself could not hold, treated by policy. (Of a copy the tasks count.)"""
+    """Values that the destination itself could not hold, treated by policy. (Of a copy the tasks count theirs.)"""
 
     later: Future[WriteResult] | None = field(default=None, compare=False)
 

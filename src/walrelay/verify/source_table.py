@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from walrelay.decode.table import TableDecoder, arrow_schema
 from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.destinations.row_text import PostgresSide, special
 from walrelay.destinations.verifying import Fingerprints, HashedRow, KeyRanges, RangeSum
-from walrelay.model.schema import TableSchema
+from walrelay.model.schema import Column, TableSchema
 from walrelay.model.special import SpecialValues
 from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.copy import copy_query
@@ -22,6 +22,8 @@ from walrelay.postgres.copy import copy_query
 SIDE = PostgresSide()
 KEY = sql.Identifier("_walrelay_key")
 NEVER = sql.SQL("false")
+SpecialTest = Callable[[Column], sql.Composable | None]
+"""SQL for «the source's value is one that policy treats», where a column's type has such values."""
 
 
 def published_rows(schema: TableSchema) -> sql.Composable:
@@ -38,8 +40,9 @@ def published_rows(schema: TableSchema) -> sql.Composable:
 class SourceTable:
     """On a connection within the snapshot's transaction."""
 
-    def __init__(self, connection: Connection, schema: TableSchema) -> None:
+    def __init__(self, connection: Connection, schema: TableSchema, treated: SpecialTest = special) -> None:
         self._connection = connection
+        self._treated = treated
         self.schema = schema
         key = tuple(schema.column(name) for name in schema.key_columns)
         self.key = key or schema.columns
@@ -48,7 +51,7 @@ class SourceTable:
 
     def fingerprint(self, ranges: KeyRanges) -> tuple[Fingerprints, int]:
         """The sums of these ranges, and how many rows hold a value that policy treats."""
-        specials = [test for column in self.schema.columns if (test := special(column)) is not None]
+        specials = [test for column in self.schema.columns if (test := self._treated(column)) is not None]
         # OFFSET keeps Postgres from computing hashes twice.
         question = sql.SQL(
             "SELECT {key} >> {shift}, count(*), sum(r), count(*) FILTER (WHERE s)"
@@ -70,7 +73,7 @@ class SourceTable:
     def rows(self, ranges: KeyRanges) -> list[tuple[HashedRow, frozenset[int]]]:
         """The rows of these ranges, each with the places of columns that hold a value which policy treats."""
         columns = self.schema.columns
-        tests = [special(column) or NEVER for column in columns]
+        tests = [self._treated(column) or NEVER for column in columns]
         wanted = [KEY, SIDE.row_hash(columns), *(SIDE.column(one) for one in columns)]
         wanted += [SIDE.printed(one) for one in columns]
         wanted += [sql.SQL("coalesce({}, false)").format(test) for test in tests]

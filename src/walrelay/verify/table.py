@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from walrelay.destinations.base import DestinationContext
-from walrelay.destinations.row_text import can_write
+from walrelay.destinations.row_text import can_write, special
 from walrelay.destinations.verifying import Fingerprints, KeyRanges, Look, RangeSum, Verifiable
 from walrelay.errors import WalrelayError
 from walrelay.log.reader import LogReader
@@ -183,7 +183,9 @@ class _Round:
             connection.execute("SET LOCAL jit = off")
             settings = sides.context.settings
             schema = read_schema(connection, table, settings.unknown_types, publication=sides.source.publication)
-            self._source = SourceTable(connection, schema)
+            # A destination that holds other values than DuckDB does says which it treats.
+            treated = getattr(sides.destination, "special_test", special)
+            self._source = SourceTable(connection, schema, treated)
             self._visible = snapshot.visible
             found.snapshot_lsn = snapshot.lsn
             found.not_compared = tuple(c.name for c in schema.columns if not (c.as_text or can_write(c.type)))

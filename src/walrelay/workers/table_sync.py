@@ -131,16 +131,17 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             cut = standby_cut(schema, snapshot)
         run.listener.table_writing(table.name, landed.rows)
         rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)
-        run.destination.write_table_rows(schema, rows).insist(f"the copy of {table.name}")
-        record_copy(run.store, table.id, landed.treated)
+        taken = run.destination.write_table_rows(schema, rows).insist(f"the copy of {table.name}")
+        treated = landed.treated + Counter(taken.treated.get(table.id, {}))
+        record_copy(run.store, table.id, treated)
         run.store.store_table_schema(schema, snapshot.lsn)
         if run.fingerprints is not None and fingerprint is not None:
             run.fingerprints.put(fingerprint, snapshot.lsn)
         run.set_phase(table.id, FinishedCopy())
         hit("copy.after_finished")
         if cut is not None:
-            return Copied(landed.rows, landed.treated, None, cut.settled or seen_lsn, cut)
-        return Copied(landed.rows, landed.treated, snapshot.visible, seen_lsn)
+            return Copied(landed.rows, treated, None, cut.settled or seen_lsn, cut)
+        return Copied(landed.rows, treated, snapshot.visible, seen_lsn)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -96,7 +96,7 @@ class Application:
             held = self.follow([version for version, _ in part.files])
             fit = Fit(self._years, self._context.settings.special_values, collapsed.treated)
             if collapsed.truncated:
-                self._replace(held, part.schema, collapsed, fit)
+                self._replace(held, part, collapsed, fit)
             else:
                 incoming = Incoming(part.schema, held.facts, collapsed, fit)
                 hit("destination.before_commit")
@@ -116,10 +116,11 @@ class Application:
         with self._lane.collapsed(storage, part) as collapsed:
             yield collapsed
 
-    def _replace(self, held: Held, schema: TableSchema, collapsed: Collapsed, fit: Fit) -> None:
+    def _replace(self, held: Held, part: TableChanges, collapsed: Collapsed, fit: Fit) -> None:
         """After a truncate: what came since, in a new table behind the view. Readers see all rows that were there, or
         none of them and all that came since."""
-        facts = replace(held.facts, storage=self._own.storage(schema.id))
+        schema = part.schema
+        facts = replace(held.facts, storage=self._own.storage(schema.id), since=part.to)
         self._server.command(create_storage(self._server, facts), doing=f"emptying {schema.name}")
         Load(self._server, Incoming(schema, facts, collapsed, fit), self._own, visible=False).run()
         hit("destination.before_commit")

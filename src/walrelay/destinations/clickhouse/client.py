@@ -168,9 +168,7 @@ class Server:
         """The same for a Parquet file, as it is."""
         self._send(into, lambda: _pieces(path), "Parquet", settings, doing)
 
-    def _send(
-        self, into: str, body: Callable[[], Stream], kind: str, settings: Mapping[str, Any], doing: str
-    ) -> None:
+    def _send(self, into: str, body: Callable[[], Stream], kind: str, settings: Mapping[str, Any], doing: str) -> None:
         with telling(doing):
             self._client.raw_insert(into, insert_block=body(), fmt=kind, settings={**SETTINGS, **settings})
 
