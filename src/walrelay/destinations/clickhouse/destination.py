@@ -11,13 +11,14 @@ from psycopg import sql
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
-from walrelay.config.settings import MiB
+from walrelay.config.settings import MiB, duration
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
 from walrelay.destinations.capabilities import Batching, Capabilities, SparkNeeds
-from walrelay.destinations.clickhouse.apply import Limits
+from walrelay.destinations.clickhouse.apply import Limits, Options
 from walrelay.destinations.clickhouse.client import Address, Server, client_module
 from walrelay.destinations.clickhouse.dialect import DIALECT
 from walrelay.destinations.clickhouse.identity import database_id
+from walrelay.destinations.clickhouse.maintenance import LOOK_EVERY
 from walrelay.destinations.clickhouse.preflight import examine
 from walrelay.destinations.clickhouse.progress import TABLE as PROGRESS
 from walrelay.destinations.clickhouse.row_text import treated
@@ -36,6 +37,15 @@ BATCHING = Batching(every=timedelta(seconds=1), bytes=64 * MiB, piece_bytes=32 *
 wait."""
 SPARK = SparkNeeds(settings={"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"})
 
+MAINTAIN = "maintain_every"
+"""An option: how often it is looked whether tables hold much that no reader needs."""
+
+
+def _every(said: str | None) -> timedelta | None:
+    if said is None:
+        return LOOK_EVERY
+    return None if said == "never" else duration(MAINTAIN, said)
+
 
 class ClickHouseDestination(SimpleDestination):
     """A database of a ClickHouse server. A view under each table's name shows its current rows; what is behind it keeps
@@ -45,9 +55,13 @@ class ClickHouseDestination(SimpleDestination):
     dialect = DIALECT
 
     def __init__(self, url: str, *, limits: Limits | None = None) -> None:
-        options = options_in(url, "secure", "null_marks")
+        options = options_in(url, "secure", "null_marks", "history", MAINTAIN)
         self.address = Address.parse(url, secure=yes_or_no("secure", options.get("secure", "no")))
-        self._marks = yes_or_no("null_marks", options.get("null_marks", "yes"))
+        self._options = Options(
+            yes_or_no("null_marks", options.get("null_marks", "yes")),
+            yes_or_no("history", options.get("history", "no")),
+            _every(options.get(MAINTAIN)),
+        )
         self._limits = limits or Limits()
         self.capabilities = Capabilities(
             kind="tables",
@@ -83,7 +97,7 @@ class ClickHouseDestination(SimpleDestination):
                     f" {context.expected.place}",
                     hint="Give that one; or a state of its own to this pipeline.",
                 )
-            self._started = Run(self._server, able, context, self._limits, marks=self._marks)
+            self._started = Run(self._server, able, context, self._options, self._limits)
         except BaseException:
             self.shutdown()
             raise
