@@ -51,7 +51,7 @@ def database(postgres18: EmbeddedPostgres) -> Iterator[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is long, and leave it out unless everything was asked for."""
     for item in items:
-        if item.nodeid.startswith(LONG):
+        if item.nodeid.startswith(LONG) or item.name.startswith(getattr(getattr(item, "module", None), "IN_LONG", ())):
             item.add_marker("long")
     if ALL_KILLS or os.environ.get("WALRELAY_ALL_SHAPES"):
         return

@@ -12,11 +12,21 @@ from uuid import uuid4
 
 import clickhouse_connect
 import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
 
 from tests.emulator_kit import emulator_python
+from tests.lake.lake_kit import Notices
+from tests.session_kit import JAVA_OPTIONS, session_with
+from walrelay import Pipeline, PostgresSource, SqliteStore
+from walrelay.config.settings import CopySettings
+from walrelay.destinations.base import Destination
+from walrelay.destinations.clickhouse.destination import SPARK
 from walrelay.destinations.clickhouse.dialect import quoted
 from walrelay.destinations.clickhouse.names import view_name
 from walrelay.model.names import TableName
+from walrelay.spark.needs import settings_for
+from walrelay.spark.session import LOCAL_SETTINGS
 from walrelay.testing import clickhouse_front
 
 USER, PASSWORD = "relay", "s3cret:%/@ word"
@@ -82,12 +92,12 @@ class ClickHouse:
         finally:
             client.close()
 
-    def arrow(self, database: str, table: str) -> pa.Table:
+    def arrow(self, database: str, table: str, *, use_strings: bool = True) -> pa.Table:
         """What a reader finds under a name that is written as Postgres writes it."""
         place = f"{quoted(database)}.{quoted(view_name(TableName.parse(table)))}"
         client = self.client()
         try:
-            return client.query_arrow(f"SELECT * FROM {place}", use_strings=True)
+            return client.query_arrow(f"SELECT * FROM {place}", use_strings=use_strings)
         finally:
             client.close()
 
@@ -104,3 +114,69 @@ def running(directory: Path) -> Iterator[ClickHouse]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouse]:
+    with running(tmp_path_factory.mktemp("clickhouse") / "server") as server:
+        yield server
+
+
+@pytest.fixture
+def place(clickhouse: ClickHouse) -> Iterator[str]:
+    """A fresh database."""
+    name = clickhouse.create_database()
+    yield name
+    clickhouse.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def clickhouse_spark() -> SparkSession:
+    """With the quick compiler: tables here are small."""
+    return session_with(settings_for(SPARK, {JAVA_OPTIONS: LOCAL_SETTINGS[JAVA_OPTIONS]}))
+
+
+def pipeline_into(
+    destination: Destination,
+    directory: Path,
+    url: str,
+    slot: str,
+    spark: SparkSession,
+    settings: CopySettings | None = None,
+    listener: Notices | None = None,
+    id_: str = "walrelay",
+) -> tuple[Pipeline, SqliteStore]:
+    """The pipeline whose state and log are in the directory."""
+    store = SqliteStore(directory / "state.sqlite", id_)
+    made = Pipeline(
+        PostgresSource(url, publication="p"),
+        destination,
+        store,
+        mode="both",
+        spark=spark,
+        settings=settings,
+        listener=listener or Notices(),
+        id=id_,
+        log=directory / "log",
+        slot=slot,
+    )
+    return made, store
+
+
+def catch_up(
+    destination: Destination,
+    directory: Path,
+    url: str,
+    slot: str,
+    spark: SparkSession,
+    settings: CopySettings | None = None,
+    id_: str = "walrelay",
+) -> Notices:
+    """Runs it until it has caught up; what it said."""
+    notices = Notices()
+    pipeline, store = pipeline_into(destination, directory, url, slot, spark, settings, notices, id_)
+    try:
+        notices.treated = dict(pipeline.run("caught-up").treated)
+    finally:
+        store.close()
+    return notices

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from walrelay.changes.shapes import Wanted, match_held
@@ -15,9 +16,11 @@ from walrelay.destinations.clickhouse.client import Server
 from walrelay.destinations.clickhouse.collapsed import Collapsed
 from walrelay.destinations.clickhouse.dialect import DIALECT, declared
 from walrelay.destinations.clickhouse.facts import Facts, altered, fresh_columns, key_of
+from walrelay.destinations.clickhouse.history import History
 from walrelay.destinations.clickhouse.incoming import Incoming
 from walrelay.destinations.clickhouse.layout import column_definitions, create_storage
 from walrelay.destinations.clickhouse.load import BLOCK_BYTES, Load
+from walrelay.destinations.clickhouse.maintenance import LEAST, LOOK_EVERY
 from walrelay.destinations.clickhouse.names import OwnNames, refuse_names
 from walrelay.destinations.clickhouse.places import Held, Places
 from walrelay.destinations.clickhouse.quick import QUICK_ROWS, quickly_collapsed
@@ -40,6 +43,20 @@ class Limits:
 
     quick_rows: int = QUICK_ROWS
     block_bytes: int = BLOCK_BYTES
+    unneeded_rows: int = LEAST
+    """Of a table that is rewritten without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a URL says beside the place."""
+
+    marks: bool = True
+    """Whether views show which arrays are NULL."""
+    history: bool = False
+    """Whether every change is kept."""
+    look_every: timedelta | None = LOOK_EVERY
+    """How often it is looked for what no reader needs any more."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +87,11 @@ class Application:
         context: DestinationContext,
         years: Years,
         limits: Limits,
+        history: History | None,
         *,
         marks: bool,
     ) -> None:
+        self._history = history
         self._server = server
         self._places = places
         self._storages = storages
@@ -94,9 +113,11 @@ class Application:
             if not collapsed.changes:
                 return Taken()  # the files' changes are not of this batch; nor is the shape that they have
             held = self.follow([version for version, _ in part.files])
+            if self._history is not None:
+                self._history.take(part)
             fit = Fit(self._years, self._context.settings.special_values, collapsed.treated)
             if collapsed.truncated:
-                self._replace(held, part.schema, collapsed, fit)
+                self._replace(held, part, collapsed, fit)
             else:
                 incoming = Incoming(part.schema, held.facts, collapsed, fit)
                 hit("destination.before_commit")
@@ -116,10 +137,11 @@ class Application:
         with self._lane.collapsed(storage, part) as collapsed:
             yield collapsed
 
-    def _replace(self, held: Held, schema: TableSchema, collapsed: Collapsed, fit: Fit) -> None:
+    def _replace(self, held: Held, part: TableChanges, collapsed: Collapsed, fit: Fit) -> None:
         """After a truncate: what came since, in a new table behind the view. Readers see all rows that were there, or
         none of them and all that came since."""
-        facts = replace(held.facts, storage=self._own.storage(schema.id))
+        schema = part.schema
+        facts = replace(held.facts, storage=self._own.storage(schema.id), since=part.to)
         self._server.command(create_storage(self._server, facts), doing=f"emptying {schema.name}")
         Load(self._server, Incoming(schema, facts, collapsed, fit), self._own, visible=False).run()
         hit("destination.before_commit")

@@ -17,6 +17,7 @@ from walrelay.model.schema import TableSchema
 MARK = '{"walrelay":'
 """How the comment begins."""
 _FORMAT = 1
+NOWHERE = Lsn(0)
 _PLAIN = ("table", "source", "pipeline", "storage", "epoch", "last", "hashed")
 
 
@@ -58,6 +59,8 @@ class Facts:
     """Another one for each copy: how far changes are is told of one alone."""
     last: int = 0
     """The number of the last column that storage was given."""
+    since: Lsn = NOWHERE
+    """How far changes must be recorded for the rows to be what is recorded: a truncate took effect before it was."""
     hashed: bool = True
     """Whether the numbers by which equal rows are found are of the columns that it has now."""
 
@@ -67,6 +70,7 @@ class Facts:
             **{name: getattr(self, name) for name in _PLAIN},
             "key": list(self.key),
             "shape": [str(self.shape[0]), self.shape[1]],
+            "since": str(self.since),
             "copied": None if self.copied is None else str(self.copied),
             "columns": [{**asdict(one.held), "stored": one.name} for one in self.columns],
         }
@@ -86,6 +90,7 @@ class Facts:
             None if body["copied"] is None else Lsn.parse(body["copied"]),
             body["epoch"],
             body["last"],
+            Lsn.parse(body["since"]),
             body["hashed"],
         )
 

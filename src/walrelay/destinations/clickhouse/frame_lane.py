@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from walrelay.changes.frame_latest import latest
 from walrelay.changes.frames import TableFrames
 from walrelay.changes.refusals import refuse_unheld, unnamed_rows, unsent_values
-from walrelay.changes.spark_values import Holding
+from walrelay.changes.spark_dialect import DIALECT
+from walrelay.changes.spark_values import Holding, literal
 from walrelay.changes.table_changes import TableChanges
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.clickhouse.collapsed import Collapsed
@@ -104,10 +105,7 @@ def _of_keys(frames: TableFrames) -> DataFrame:
 def _of_rows(frames: TableFrames) -> DataFrame:
     survey, width = frames.survey, frames.width
     events = frames.events(width, width if survey.olds else ())
-    lacking = sorted(survey.unchanged)
-    if lacking and events.where(" OR ".join(f"m{i}" for i in lacking)).limit(1).count():
-        # Without a key there is no looking for a value elsewhere.
-        raise unsent_values(frames.schema, [frames.schema.columns[i].name for i in lacking])
+    _refuse_unsent(frames)
     place = ["commit_lsn AS lsn", _ordinal(frames, "q")]
     comes = events.where("op IN ('insert', 'update')")
     found = comes.selectExpr("CAST(1 AS TINYINT) AS sign", *place, *(f"n{i}" for i in width))
@@ -116,3 +114,17 @@ def _of_rows(frames: TableFrames) -> DataFrame:
         left = goes.selectExpr("CAST(-1 AS TINYINT) AS sign", *place, *(f"o{i} AS n{i}" for i in width))
         found = found.unionByName(left)
     return found
+
+
+def _refuse_unsent(frames: TableFrames) -> None:
+    """Without a key there is no looking for a value elsewhere than in the row as it was. A column that a shape did not
+    have yet is none that was left out."""
+    names = [frames.schema.columns[i].name for i in sorted(frames.survey.unchanged)]
+    left_out = " OR ".join(
+        f"(array_contains(`unchanged`, {literal(name)}) AND `old`.{DIALECT.quoted(name)} IS NULL)" for name in names
+    )
+    if not names:
+        return
+    unsent = f"coalesce(old_kind <> 'row', true) AND ({left_out})"
+    if frames.changes().where(f"op IN ('insert', 'update') AND {unsent}").limit(1).count():
+        raise unsent_values(frames.schema, names)

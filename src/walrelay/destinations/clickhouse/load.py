@@ -62,7 +62,7 @@ class Load:
         if not self.visible or self.incoming.collapsed.bytes <= self.block_bytes:
             write(storage)
             return
-        with _dropped(self.server, self.own) as beside:
+        with dropped(self.server, self.own) as beside:
             self.server.command(f"CREATE TABLE {beside} AS {storage}", doing=self._doing)
             write(beside)
             self.server.command(f"ALTER TABLE {storage} ATTACH PARTITION tuple() FROM {beside}", doing=self._doing)
@@ -92,7 +92,7 @@ class Load:
     @contextmanager
     def _stage(self) -> Iterator[str]:
         """The changes as they came, in a table of their own."""
-        with _dropped(self.server, self.own) as stage:
+        with dropped(self.server, self.own) as stage:
             columns = self.incoming.definitions()
             self.server.command(
                 f"CREATE TABLE {stage} ({', '.join(columns)}) ENGINE = MergeTree ORDER BY tuple()", doing=self._doing
@@ -207,7 +207,7 @@ def send(server: Server, into: str, batches: Iterable[pa.RecordBatch], settings:
 
 
 @contextmanager
-def _dropped(server: Server, own: OwnNames) -> Iterator[str]:
+def dropped(server: Server, own: OwnNames) -> Iterator[str]:
     """A name for a table that is gone afterwards."""
     name = server.place(own.stage())
     try:

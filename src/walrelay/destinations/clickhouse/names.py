@@ -56,6 +56,13 @@ class OwnNames:
         """For the table behind a view."""
         return f"{self.prefix}{table}_{uuid4().hex[:12]}"
 
+    def is_history(self, name: str) -> bool:
+        return name.startswith(f"{self.prefix}history_")
+
+    def history(self, table: TableId) -> str:
+        """For the table that keeps all changes of one; always the same."""
+        return f"{self.prefix}history_{table}"
+
     def stage(self) -> str:
         """For a table that is there while a batch is taken in."""
         return f"{self.prefix}stage_{uuid4().hex[:12]}"

@@ -12,17 +12,20 @@ from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
 from walrelay.changes.table_changes import TableChanges
 from walrelay.destinations.base import DestinationContext
-from walrelay.destinations.clickhouse.apply import Application, Limits, Taken, refuse_bare
+from walrelay.destinations.clickhouse.apply import Application, Limits, Options, Taken, refuse_bare
 from walrelay.destinations.clickhouse.client import Server
 from walrelay.destinations.clickhouse.copy import TableCopy
 from walrelay.destinations.clickhouse.facts import fresh_columns, key_of, new_epoch
 from walrelay.destinations.clickhouse.failures import naming
+from walrelay.destinations.clickhouse.history import History
 from walrelay.destinations.clickhouse.layout import create_storage
+from walrelay.destinations.clickhouse.maintenance import Maintenance
 from walrelay.destinations.clickhouse.names import OwnNames, refuse_names
 from walrelay.destinations.clickhouse.places import Places
 from walrelay.destinations.clickhouse.preflight import Able
 from walrelay.destinations.clickhouse.progress import Progress
 from walrelay.destinations.clickhouse.storages import Storages
+from walrelay.errors import WalrelayError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
@@ -36,11 +39,13 @@ SIDE_BY_SIDE = 4
 class Run:
     """Of one pipeline. A table is written by one thread at a time."""
 
-    def __init__(self, server: Server, able: Able, context: DestinationContext, limits: Limits, *, marks: bool) -> None:
+    def __init__(
+        self, server: Server, able: Able, context: DestinationContext, options: Options, limits: Limits
+    ) -> None:
         self._server = server
         self._able = able
         self._context = context
-        self._marks = marks
+        marks = self._marks = options.marks
         self._pipeline = context.pipeline_name or context.pipeline_id
         self._own = OwnNames.of(self._pipeline, context.source_id or "")
         self._places = Places(server, context, marks=marks)
@@ -48,11 +53,17 @@ class Run:
         self._progress = Progress(server)
         self._progress.create()
         self._progress.read()
+        policy = context.settings.special_values
+        kept = History(server, self._own, able.years, policy, limits.block_bytes, marks=marks)
+        self._history = kept if options.history else None
         self._application = Application(
-            server, self._places, self._storages, self._own, context, able.years, limits, marks=marks
+            server, self._places, self._storages, self._own, context, able.years, limits, self._history, marks=marks
+        )
+        self._maintenance = Maintenance(
+            server, self._places, self._storages, self._own, options.look_every, limits.unneeded_rows
         )
         self._alone: dict[TableId, threading.Lock] = {}
-        self._storages.sweep(self._own.prefix, self._places.storages())
+        self._storages.sweep(self._own, self._places.storages())
 
     def _lock(self, table: TableId) -> threading.Lock:
         return self._alone.setdefault(table, threading.Lock())
@@ -99,6 +110,8 @@ class Run:
                 raise
             if before is not None:
                 self._storages.leave(before.facts.storage)
+            if self._history is not None:
+                self._history.copied(schema, copied)
             return treated
 
     # ------------------------------------------------------------------------------------------------------ changes
@@ -114,6 +127,7 @@ class Run:
         failed = {table for table, one in zip(ids, futures, strict=True) if one.exception() is not None}
         self._reached(batch, {part.schema.id for part in parts}, failed)
         self._storages.tidy()
+        self._look_after(set(ids) - failed)
         done = [one.result() for one in futures]
         return [(part.schema.id, one) for part, one in zip(parts, done, strict=False)]
 
@@ -135,6 +149,17 @@ class Run:
         tables = set(self._places.ids()) | changed if batch.ranges is None else {one.table for one in batch.ranges}
         found = [held for table in tables - failed if (held := self._places.held(table)) is not None]
         self._progress.record({one.facts.epoch: one.name for one in found}, batch.to, self._pipeline)
+
+    def _look_after(self, tables: set[TableId]) -> None:
+        """What goes wrong is no reason to stop: the table is right, only slower to read than it might be."""
+        for table in sorted(tables):
+            if self._context.stopping.is_set() or not self._maintenance.is_due(table):
+                continue
+            try:
+                with self._lock(table):
+                    self._maintenance.look_after(table)
+            except WalrelayError as error:
+                self._context.notify(f"a table could not be maintained, which is tried again later: {error.message}")
 
     def applied(self, table: TableId) -> Lsn | None:
         held = self._places.held(table)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from walrelay.destinations.clickhouse.client import Server
 from walrelay.destinations.clickhouse.dialect import literal
+from walrelay.destinations.clickhouse.names import OwnNames
 
 GRACE_SECONDS = 10.0
 """Between the moment in which a view shows another table and that in which the old one goes: a query that has read what
@@ -49,12 +50,12 @@ class Storages:
         for _, statement in due:
             self._server.command(statement, doing="removing what no view shows any more")
 
-    def sweep(self, prefix: str, shown: Collection[str]) -> None:
-        """Drop what a run of this pipeline has left that was killed: tables with its prefix that no view shows."""
+    def sweep(self, own: OwnNames, shown: Collection[str]) -> None:
+        """Drop what a run of this pipeline has left that was killed: tables with its tag that no view shows."""
         database = literal(self._server.address.database)
         found = self._server.rows(
-            f"SELECT name FROM system.tables WHERE database = {database} AND startsWith(name, {literal(prefix)})"
+            f"SELECT name FROM system.tables WHERE database = {database} AND startsWith(name, {literal(own.prefix)})"
         )
         for (name,) in found:
-            if name.decode() not in shown:
+            if name.decode() not in shown and not own.is_history(name.decode()):
                 self._server.command(f"DROP TABLE IF EXISTS {self._server.place(name.decode())}", doing="tidying up")
