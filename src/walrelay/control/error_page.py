@@ -14,6 +14,7 @@ from walrelay.errors import WalrelayError
 MODULES: Final = (
     "walrelay.errors",
     "walrelay.cli.demo_pipeline",
+    "walrelay.destinations.postgres.failures",
     "walrelay.log.concatenation",
     "walrelay.log.failures",
     "walrelay.log.xids",
