@@ -11,6 +11,7 @@ from walrelay.changes.dialect import Dialect
 from walrelay.changes.spark_dialect import DIALECT as SPARK
 from walrelay.decode.registry import BUILTIN, EXTENSION
 from walrelay.destinations.bigquery.dialect import DIALECT as BIGQUERY
+from walrelay.destinations.clickhouse.dialect import DIALECT as CLICKHOUSE
 from walrelay.destinations.duckdb.dialect import DIALECT as DUCKDB
 from walrelay.destinations.iceberg.shape import ICEBERG
 from walrelay.destinations.snowflake.dialect import DIALECT as SNOWFLAKE
@@ -18,6 +19,7 @@ from walrelay.model.schema import PgType, TypeField
 
 PAGES: dict[str, Dialect] = {
     "bigquery": BIGQUERY,
+    "clickhouse": CLICKHOUSE,
     "delta": SPARK,
     "duckdb": DUCKDB,
     "iceberg": ICEBERG,
