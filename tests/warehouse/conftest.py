@@ -53,8 +53,16 @@ def place(request: pytest.FixtureRequest) -> BigQueryPlace | SnowflakePlace:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A module may say which of its tests are short, `SHORT`, by how their names begin: all others are long."""
     if ALL_KILLS:
         return
-    long = [item for item in items if item.get_closest_marker("long") is not None]
+    long = [item for item in items if "tests/warehouse" in item.nodeid and not _is_short(item)]
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item not in long]
+
+
+def _is_short(item: pytest.Item) -> bool:
+    if item.get_closest_marker("long") is not None:
+        return False
+    short = getattr(getattr(item, "module", None), "SHORT", None)
+    return short is None or item.name.startswith(short)
