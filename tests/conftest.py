@@ -51,10 +51,20 @@ def database(postgres18: EmbeddedPostgres) -> Iterator[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is long, and leave it out unless everything was asked for."""
     for item in items:
-        if item.nodeid.startswith(LONG) or item.name.startswith(getattr(getattr(item, "module", None), "IN_LONG", ())):
+        if _is_long(item):
             item.add_marker("long")
     if ALL_KILLS or os.environ.get("WALRELAY_ALL_SHAPES"):
         return
     long = [item for item in items if item.get_closest_marker("long") is not None]
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item.get_closest_marker("long") is None]
+
+
+def _is_long(item: pytest.Item) -> bool:
+    """By the table, or by its module, which may say how the names of its long tests begin, `IN_LONG`, or those of all
+    others, `SHORT`."""
+    module = getattr(item, "module", None)
+    short: tuple[str, ...] | None = getattr(module, "SHORT", None)
+    if short is not None and not item.name.startswith(short):
+        return True
+    return item.nodeid.startswith(LONG) or item.name.startswith(getattr(module, "IN_LONG", ()))

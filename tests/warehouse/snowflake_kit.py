@@ -57,7 +57,14 @@ def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
 
 def connected(port: int, **more: Any) -> Any:
     return snowflake.connector.connect(
-        user="tester", password="secret", account="fakesnow", host="127.0.0.1", port=port, protocol="http", **more
+        user="tester",
+        password="secret",
+        account="fakesnow",
+        host="127.0.0.1",
+        port=port,
+        protocol="http",
+        paramstyle="qmark",
+        **more,
     )
 
 
@@ -88,7 +95,12 @@ class SnowflakePlace:
         return list(self.connection.cursor().execute(statement).fetchall())
 
     def columns(self, table: str) -> dict[str, str]:
-        return {row[0]: row[1] for row in self.asked(f"DESCRIBE TABLE {quoted(table)}")}
+        asked = (
+            "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = CURRENT_SCHEMA()"
+            " AND table_name = ? ORDER BY ordinal_position"
+        )
+        name = table_place(TableName.parse(table))
+        return dict(self.connection.cursor().execute(asked, (name,)).fetchall())
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """What a reader finds: dates and moments as text, arrays and objects as what their JSON says."""

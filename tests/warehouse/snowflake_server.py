@@ -6,6 +6,7 @@ import importlib
 import sys
 import threading
 from collections.abc import Callable
+from string import Template
 from typing import Any
 
 
@@ -18,6 +19,13 @@ def with_quotes(insert: Callable[..., str]) -> Callable[..., str]:
     return quoting
 
 
+class Quoting(Template):
+    """The same for what it answers."""
+
+    def substitute(self, *given: Any, **names: Any) -> str:
+        return super().substitute(*given, **{name: _quoted(str(value)) for name, value in names.items()})
+
+
 def _quoted(name: str) -> str:
     return name.replace("'", "''")
 
@@ -26,5 +34,9 @@ if __name__ == "__main__":
     fakesnow: Any = importlib.import_module("fakesnow")
     names: Any = importlib.import_module("fakesnow.info_schema")
     names.insert_text_lengths_sql = with_quotes(names.insert_text_lengths_sql)
+    answers: Any = importlib.import_module("fakesnow.cursor")
+    for name, found in list(vars(answers).items()):
+        if isinstance(found, Template):
+            setattr(answers, name, Quoting(found.template))
     with fakesnow.server(port=int(sys.argv[1]), host="127.0.0.1"):
         threading.Event().wait()

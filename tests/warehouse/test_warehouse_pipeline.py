@@ -13,7 +13,7 @@ from tests.faults.pipeline_kit import drop_slot
 from tests.warehouse.warehouse_kit import Place, assert_same, catch_up, verified
 from walrelay.destinations.warehouse.names import OWN
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.long, pytest.mark.timeout(900)]
 
 TABLES = """
 CREATE TABLE orders (id bigint PRIMARY KEY, paid numeric(8, 2), body text, note text);

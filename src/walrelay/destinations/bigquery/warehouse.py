@@ -155,12 +155,12 @@ class BigQueryWarehouse(Warehouse):
             return None
         return next(iter(self._states([place])), None)
 
-    def begin(self, state: TableState, applied: Lsn) -> None:
-        place = self._named(state_place(state.source, state.table))
+    def begin(self, state: TableState, applied: Lsn | None) -> None:
+        place, at = self._named(state_place(state.source, state.table)), "NULL" if applied is None else int(applied)
         self._asked(
-            f"CREATE OR REPLACE TABLE {place} ({_STATE}) AS SELECT @applied AS applied, @copy AS copy, @state AS state",
+            f"CREATE OR REPLACE TABLE {place} ({_STATE}) AS"
+            f" SELECT CAST({at} AS INT64) AS applied, @copy AS copy, @state AS state",
             "writing down what a table is",
-            applied=int(applied),
             copy=state.copy,
             state=state.to_json(),
         )

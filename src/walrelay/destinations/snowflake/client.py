@@ -42,8 +42,8 @@ def snowflake_module() -> Any:
         raise MissingExtraError(
             "the package snowflake-connector-python is not installed", hint="pip install 'walrelay[snowflake]'"
         ) from error
-    # It writes statements, and values of parameters, into its log.
-    logging.getLogger("snowflake.connector").setLevel(logging.ERROR)
+    # It writes statements, values of parameters and every lost answer into its log; what matters we are told.
+    logging.getLogger("snowflake.connector").setLevel(logging.CRITICAL)
     return snowflake.connector
 
 

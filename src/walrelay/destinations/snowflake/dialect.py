@@ -112,14 +112,14 @@ def _leaf(type_: PgType, value: str) -> str:
     if pa.types.is_binary(made) or pa.types.is_large_binary(made):
         return f"hex({value})"
     if pa.types.is_timestamp(made):
-        return f"{_clock(value)} || ' +00:00'" if made.tz else _clock(value)
+        return f"{_clock(value)} || '+00:00'" if made.tz else _clock(value)
     if pa.types.is_decimal(made) and made.scale > _MOST_SCALE:
         return f"CAST({value} AS STRING)"
     return value
 
 
 def _clock(value: str) -> str:
-    return f'date_format({value}, "yyyy-MM-dd HH:mm:ss.SSSSSS")'
+    return f"date_format({value}, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
 
 
 def _part(type_: PgType, value: str, depth: int) -> str:

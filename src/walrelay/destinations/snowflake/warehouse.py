@@ -131,10 +131,15 @@ class SnowflakeWarehouse(Warehouse):
         place = state_place(source, table)
         return next(iter(self._states(self._places(place))), None)
 
-    def begin(self, state: TableState, applied: Lsn) -> None:
-        place, doing = name(state_place(state.source, state.table)), "writing down what a table is"
-        self._run(f"CREATE OR REPLACE TABLE {place} ({_STATE})", doing)
-        self._run(f"INSERT INTO {place} VALUES (?, ?, ?)", doing, int(applied), state.copy, state.to_json())
+    def begin(self, state: TableState, applied: Lsn | None) -> None:
+        """In one statement, so that there is no state without its row."""
+        place, at = name(state_place(state.source, state.table)), "NULL" if applied is None else str(int(applied))
+        self._run(
+            f"CREATE OR REPLACE TABLE {place} ({_STATE}) AS SELECT {at}::NUMBER(38, 0), ?::VARCHAR, ?::VARCHAR",
+            "writing down what a table is",
+            state.copy,
+            state.to_json(),
+        )
 
     def put(self, state: TableState) -> None:
         place = name(state_place(state.source, state.table))

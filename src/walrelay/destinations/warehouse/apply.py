@@ -66,13 +66,15 @@ class TableWriter:
         self._tables.refuse(schema, copying=True)
         place, copied = self._tables.follow_name(schema), rows.snapshot_lsn or Lsn(0)
         new = NewTable(place, schema.columns, schema.primary_key, schema.key_columns)
+        state = self._state(schema, place, (copied, 0), copied, has_rows=bool(rows.rows_total))
+        self._tables.claim(state)
         with self._landing(schema.id) as (landing, stage_place):
             files, treated = landing.rows(spark, rows, self._context.settings.special_values)
             with self._loaded(Stage(stage_place, landing.copy_columns(schema.columns)), files) as stage:
                 hit("destination.before_commit")
                 self._warehouse.replace(new, stage if files else None)
                 hit("destination.committed")
-        self._tables.begin(self._state(schema, place, (copied, 0), copied, has_rows=bool(rows.rows_total)))
+        self._tables.begin(state)
         return Taken(rows.rows_total, treated)
 
     def _state(
@@ -148,15 +150,17 @@ class TableWriter:
         """The table in the last of these shapes."""
         last = versions[-1]
         kept = self._tables.kept(last.schema.id)
-        if kept is not None:
+        if kept is not None and kept.applied is not None:
             return self._follower.follow(kept, versions)
         self._tables.refuse(last.schema, copying=False)
         place = self._tables.follow_name(last.schema)
         if self._warehouse.columns(place) is not None:
             raise CopyAgainError(f"{place} holds what a table that was dropped has left")
         schema = last.schema
+        state = self._state(schema, place, (last.from_lsn, last.version), None, has_rows=False)
+        self._tables.claim(state)
         self._warehouse.replace(NewTable(place, schema.columns, schema.primary_key, schema.key_columns), None)
-        return self._tables.begin(self._state(schema, place, (last.from_lsn, last.version), None, has_rows=False))
+        return self._tables.begin(state)
 
     # ------------------------------------------------------------------------------------------------------------ both
 

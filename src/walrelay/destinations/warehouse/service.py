@@ -120,8 +120,8 @@ class Warehouse(ABC):
     def read(self, source: str, table: TableId) -> Kept | None: ...
 
     @abstractmethod
-    def begin(self, state: TableState, applied: Lsn) -> None:
-        """The state of a table that was just made, in place of any other."""
+    def begin(self, state: TableState, applied: Lsn | None) -> None:
+        """The state of a table that was just made, in place of any other; None for one that is to be made."""
 
     @abstractmethod
     def put(self, state: TableState) -> None:

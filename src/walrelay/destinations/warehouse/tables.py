@@ -149,6 +149,13 @@ class Tables:
         self._kept[state.table] = kept
         return kept
 
+    def claim(self, state: TableState) -> None:
+        """Of a table that is to be made: a run that dies between the two finds that it is ours. One that is known is
+        ours already, and keeps what is known of it until it was replaced."""
+        if state.table not in self._kept:
+            self._warehouse.begin(state, None)
+            self._kept[state.table] = Kept(state, None)
+
     def begin(self, state: TableState) -> Kept:
         """Of a table that was just made."""
         self._warehouse.begin(state, Lsn(0))
