@@ -53,7 +53,7 @@ def destination(task: dict[str, Any], directory: Path) -> Destination:
             return DeltaDestination(directory / "lake")
         case "iceberg":
             return IcebergDestination(directory / "lake")
-        case str(url):
+        case str(url) if ":" in url:
             return destination_from_url(url)
         case _:
             return DuckDBDestination(directory / "out.duckdb", piece_bytes=task["piece_bytes"])

@@ -63,6 +63,8 @@ class ShapeKeeper:
         schema = version.schema
         make_schema(self._connection, schema.name.schema)
         self._places.make_room(schema.id, schema.name)
+        if self._places.is_there(schema.name):
+            raise CopyAgainError(f"{schema.name} was to be copied, and was not: what its rows are worth is not known")
         columns = held_columns(schema.columns, self._dialect)
         create_table(self._connection, place(schema.name), columns)
         add_key(self._connection, place(schema.name), schema)
