@@ -308,7 +308,8 @@ def test_two_tables_that_change_names_are_followed(database: str, target: str, t
         for name in ("one", "two"):
             source.copy(destination, name)
         source.do(
-            "BEGIN; ALTER TABLE one RENAME TO tmp; ALTER TABLE two RENAME TO one; ALTER TABLE tmp RENAME TO two; COMMIT",
+            "BEGIN; ALTER TABLE one RENAME TO tmp; ALTER TABLE two RENAME TO one;"
+            " ALTER TABLE tmp RENAME TO two; COMMIT",
             "INSERT INTO one VALUES (3, 3)",
         )
         destination.write_events(source.batch())

@@ -94,7 +94,11 @@ class TargetLook:
         )
         names = sql.SQL(", ").join(sql.Identifier(one.name) for one in columns)
         chosen = sql.SQL("INSERT INTO {} ({names}) SELECT {names} FROM ({}) AS keyed WHERE {} = ANY ({})").format(
-            sql.Identifier(shape.name.schema, shape.name.name), keyed_sql(sql.SQL(stage), here), KEY, numbers_sql(keys), names=names
+            sql.Identifier(shape.name.schema, shape.name.name),
+            keyed_sql(sql.SQL(stage), here),
+            KEY,
+            numbers_sql(keys),
+            names=names,
         )
         count = self._connection.execute(chosen).rowcount
         run(self._connection, f"DROP TABLE {stage}")
