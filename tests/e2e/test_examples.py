@@ -92,6 +92,11 @@ def test_tables_in_a_lake(name: str, shop: str, tmp_path: Path) -> None:
         connection.execute("SELECT pg_drop_replication_slot(%s)", (name.removesuffix(".py"),))
 
 
+AT_EMULATORS = {"into_bigquery.py", "into_snowflake.py"}
+"""Run by tests/warehouse/test_warehouse_pages.py, which has the services' emulators."""
+
+
 def test_every_example_is_run() -> None:
     tested = Path(__file__).read_text()
     assert all(f'"{example.name}"' in tested for example in EXAMPLES.glob("*.py"))
+    assert all((EXAMPLES / name).exists() for name in AT_EMULATORS)
