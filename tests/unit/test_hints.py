@@ -61,7 +61,7 @@ _STANDBY = "by itself, as tests/spark/test_standby_source.py shows, but for the 
 NOT_WALKED = {
     "destination.login": "the emulators of warehouses let everybody in",
     "destination.rights": "the emulators of warehouses have no rights",
-    "destination.throttled": "the emulators of warehouses have no quotas; what is retryable is sent again by the pipeline",
+    "destination.throttled": "the emulators of warehouses have no quotas; the pipeline sends again what may be",
     "destination.unreachable": "what is retryable is sent again by the pipeline, whatever destination it is",
     "capture.died": _DEBUG,
     "demo.pipeline_ended": "it repeats the hint of the error that ended the demo's pipeline",
