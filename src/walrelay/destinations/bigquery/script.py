@@ -36,7 +36,7 @@ class Script:
         """Takes the parameters since, lsn and copy; gives the position and the copy that are there in the end."""
         declared, bounds = self._bounds()
         steps = ";\n".join([*bounds, *(self._step(step) for step in self._plan.steps)])
-        # One that fails ends the script, and BigQuery takes its transaction back. No handler does: a transaction that was
+        # What fails ends the script, and BigQuery takes its transaction back. No handler does that: one that was
         # cancelled for a conflict has none any more to take back, and the reason would be lost.
         return f"""{declared}DECLARE walrelay_is_here BOOL;
 BEGIN TRANSACTION;
