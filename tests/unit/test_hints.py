@@ -20,6 +20,8 @@ ELSEWHERE = {
     "::test_tables_whose_older_rows_have_got_values_are_copied_again_and_no_others",
     "destination.missing_row": "spark/test_keys.py"
     "::test_a_partition_that_gets_another_identity_while_it_is_followed_is_refused",
+    "destination.no_such_place": "warehouse/test_warehouse_refusals.py"
+    "::test_a_place_that_is_not_there_is_named_and_found_once_it_is_made",
     "destination.not_durable": "spark/test_live_pipeline.py"
     "::test_what_is_only_accepted_is_sent_again_until_it_is_durable",
     "destination.other_destination": "spark/test_begin_anew.py::test_another_file_in_the_place_of_the_destination",
@@ -60,6 +62,10 @@ _SERVICE = "what the hint says is done at the service; tests/unit/test_warehouse
 _TARGET = "no test follows it yet: it is done at the database that is written to, as source.* do it at the source"
 
 NOT_WALKED = {
+    "destination.login": "the emulators of warehouses let everybody in",
+    "destination.rights": "the emulators of warehouses have no rights",
+    "destination.throttled": "the emulators of warehouses have no quotas; the pipeline sends again what may be",
+    "destination.unreachable": "what is retryable is sent again by the pipeline, whatever destination it is",
     "capture.died": _DEBUG,
     "demo.pipeline_ended": "it repeats the hint of the error that ended the demo's pipeline",
     "destination": _DEBUG,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -55,15 +56,24 @@ def made(place: Place, statement: str) -> None:
         place.asked(statement.format('"keyed"', "NUMBER(38, 0)"))
 
 
-def test_a_place_that_is_not_there_is_named(place: Place, context: DestinationContext) -> None:
+def test_a_place_that_is_not_there_is_named_and_found_once_it_is_made(
+    place: Place, context: DestinationContext
+) -> None:
+    nowhere = f"nowhere_{uuid4().hex[:8]}".upper()
     if isinstance(place, BigQueryPlace):
-        missing: Destination = BigQueryDestination(PROJECT, "nowhere", endpoint=place.endpoint)
+        missing: Destination = BigQueryDestination(PROJECT, nowhere, endpoint=place.endpoint)
     else:
         connection = {"host": "127.0.0.1", "port": place.port, "protocol": "http"}
-        missing = SnowflakeDestination("f", "SHOP", "NOWHERE", user="t", password="s", connection=connection)
+        missing = SnowflakeDestination("f", "SHOP", nowhere, user="t", password="s", connection=connection)
     with pytest.raises(WalrelayError) as caught:
         missing.startup(context)
     assert isinstance(caught.value, DestinationPlaceMissingError), caught.value
+    assert caught.value.hint.startswith("Make ")
+    if isinstance(place, BigQueryPlace):
+        place.client.create_dataset(nowhere)
+    else:
+        place.asked(f"CREATE SCHEMA SHOP.{nowhere}")
+    missing.startup(context)
     missing.shutdown()
 
 

@@ -36,8 +36,9 @@ class Script:
         """Takes the parameters since, lsn and copy; gives the position and the copy that are there in the end."""
         declared, bounds = self._bounds()
         steps = ";\n".join([*bounds, *(self._step(step) for step in self._plan.steps)])
+        # What fails ends the script, and BigQuery takes its transaction back. No handler does that: one that was
+        # cancelled for a conflict has none any more to take back, and the reason would be lost.
         return f"""{declared}DECLARE walrelay_is_here BOOL;
-BEGIN
 BEGIN TRANSACTION;
 SET walrelay_is_here = EXISTS (SELECT 1 FROM {self._state} AS p WHERE p.applied = @since AND p.copy = @copy);
 IF walrelay_is_here THEN
@@ -45,10 +46,6 @@ IF walrelay_is_here THEN
 UPDATE {self._state} AS p SET applied = @lsn WHERE TRUE;
 END IF;
 COMMIT TRANSACTION;
-EXCEPTION WHEN ERROR THEN
-ROLLBACK TRANSACTION;
-RAISE USING MESSAGE = @@error.message;
-END;
 SELECT applied, copy FROM {self._state};"""
 
     def _step(self, step: Step) -> str:

@@ -177,6 +177,9 @@ class BigQueryWarehouse(Warehouse):
         place = self._named(state_place(source, table))
         self._asked(f"UPDATE {place} AS p SET applied = NULL WHERE TRUE", "forgetting how far a table is")
 
+    def disown(self, source: str, table: TableId) -> None:
+        self._client.drop(self._id(state_place(source, table)))
+
     def owners(self, places: Collection[str]) -> Mapping[str, str]:
         known = self._states([one for one in self._places() if one.startswith(STATE)])
         return {one.state.place: one.state.source for one in known if one.state.place in places}

@@ -148,6 +148,9 @@ class SnowflakeWarehouse(Warehouse):
     def forget(self, source: str, table: TableId) -> None:
         self._run(f'UPDATE {name(state_place(source, table))} SET "applied" = NULL', "forgetting how far a table is")
 
+    def disown(self, source: str, table: TableId) -> None:
+        self._run(f"DROP TABLE IF EXISTS {name(state_place(source, table))}", "forgetting a table")
+
     def owners(self, places: Collection[str]) -> Mapping[str, str]:
         known = self._states(self._places(STATE))
         return {one.state.place: one.state.source for one in known if one.state.place in places}

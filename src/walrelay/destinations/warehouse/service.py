@@ -132,6 +132,10 @@ class Warehouse(ABC):
         """It is to be copied: no batch is taken any more, also none that is being taken now."""
 
     @abstractmethod
+    def disown(self, source: str, table: TableId) -> None:
+        """Nothing is known of the table any more."""
+
+    @abstractmethod
     def owners(self, places: Collection[str]) -> Mapping[str, str]:
         """Which of these places have tables that a source of any pipeline's has: the source's id."""
 

@@ -66,6 +66,8 @@ class TableState:
     has_rows: bool
     """Whether there were any when it was copied; changes bring more."""
     ledger: Ledger | None = None
+    moving: str = ""
+    """The place to which it is being moved."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -5,6 +5,7 @@ Only this run writes to them, so what was read once holds until it writes; a bat
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from walrelay.destinations.base import DestinationContext
@@ -26,6 +27,19 @@ class Tables:
         self._context = context
         self.source = context.source_id or ""
         self._kept = {one.state.table: one for one in warehouse.kept(self.source)}
+        self._finish()
+
+    def _finish(self) -> None:
+        """What a run has left half done: tables on their way, and two that say that they stand in one place."""
+        for table, one in list(self._kept.items()):
+            if one.state.moving:
+                self._move(table, one.state.moving)
+        places = Counter(one.state.place for one in self._kept.values())
+        twins = [table for table, one in self._kept.items() if places[one.state.place] > 1]
+        names = self._context.names(twins) if twins else None
+        for table in twins:
+            if names is not None and table not in names:
+                self._disown(table)
 
     def kept(self, table: TableId) -> Kept | None:
         return self._kept.get(table)
@@ -128,18 +142,28 @@ class Tables:
             return
         names = self._context.names([other])
         if names is not None and other not in names and schema.id not in self._kept:
-            self._warehouse.forget(self.source, other)
-            del self._kept[other]
+            self._take_over(other, schema)
             return
         aside = self._warehouse.place(TableName(schema.name.schema, f"{schema.name.name} {other}"))
         self._move(other, aside)
 
+    def _take_over(self, other: TableId, schema: TableSchema) -> None:
+        """The place of a table that is gone from the source. Between the two statements both say that it is theirs."""
+        self.claim(replace(self._kept[other].state, table=schema.id, copy="", ledger=None))
+        self._disown(other)
+
+    def _disown(self, table: TableId) -> None:
+        self._warehouse.disown(self.source, table)
+        del self._kept[table]
+
     def _move(self, table: TableId, wanted: str) -> None:
-        """A crash between the two statements leaves a state that says where the table was: it is looked for there."""
+        """Written down first: a run that dies in between leaves a table that is at one of the two places."""
         kept = self._kept[table]
-        if self._warehouse.columns(kept.state.place) is not None:
+        if kept.state.moving != wanted:
+            kept = self.put(replace(kept.state, moving=wanted))
+        if self._warehouse.columns(wanted) is None and self._warehouse.columns(kept.state.place) is not None:
             self._warehouse.move(kept.state.place, wanted)
-        self.put(replace(kept.state, place=wanted))
+        self.put(replace(kept.state, place=wanted, moving=""))
 
     # ----------------------------------------------------------------------------------------------------------- state
 
