@@ -145,6 +145,23 @@ def lakes_command(
         console.print(f"wrote {write_result(output, 'lake_merge', merges_as_json(found))}")
 
 
+@app.command("into-postgres")
+def into_postgres_command(
+    rows: Annotated[int, typer.Option(min=1000, help="Of the table that is copied.")] = 2_000_000,
+    changes: Annotated[int, typer.Option(min=1000, help="Of a backlog.")] = 1_000_000,
+    repeat: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 5,
+    only: Annotated[str | None, typer.Option(help="copy or drain.")] = None,
+    output: Output = RESULTS,
+) -> None:
+    """Copy into another Postgres, against psql; and drain backlogs, against native logical replication."""
+    from benchmarks.into_postgres import measure_into_postgres, races_as_json, show_races
+    from benchmarks.machine import write_result
+
+    races = measure_into_postgres(rows, changes, repeat, only, console)
+    show_races(races, console)
+    console.print(f"wrote {write_result(output, 'into_postgres', races_as_json(races))}")
+
+
 @app.command("tables")
 def tables_command(
     counts: Annotated[list[int] | None, typer.Option("--tables", min=1, help="How many; may be repeated.")] = None,

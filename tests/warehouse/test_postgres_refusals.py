@@ -29,6 +29,7 @@ from walrelay.destinations.postgres.failures import (
 from walrelay.destinations.urls import destination_from_url
 from walrelay.errors import (
     ConfigError,
+    CopyAgainError,
     NameClashError,
     OtherDestinationError,
     OtherPipelineError,
@@ -252,6 +253,9 @@ def test_a_reader_s_lock_is_not_waited_for_for_ever(source: ContractSource, targ
             with pytest.raises(TargetLockedError) as caught:
                 attempt()
             assert caught.value.retryable and "table" not in caught.value.context
+    with pytest.raises(CopyAgainError):
+        destination.write_events(source.batch())
+    source.copy(destination, "keyed")
     destination.write_events(source.batch())
     destination.shutdown()
     assert len(contents(target, "keyed")) == 2
@@ -308,8 +312,7 @@ def test_two_tables_that_change_names_are_followed(database: str, target: str, t
         for name in ("one", "two"):
             source.copy(destination, name)
         source.do(
-            "BEGIN; ALTER TABLE one RENAME TO tmp; ALTER TABLE two RENAME TO one;"
-            " ALTER TABLE tmp RENAME TO two; COMMIT",
+            "BEGIN; ALTER TABLE one RENAME TO x; ALTER TABLE two RENAME TO one; ALTER TABLE x RENAME TO two; COMMIT",
             "INSERT INTO one VALUES (3, 3)",
         )
         destination.write_events(source.batch())
