@@ -18,7 +18,7 @@ LOCK := $(LOCK_ANY) --python-version 3.11
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env emulators demo test test-unit test-spark43 lint format bench fuzz kills lakes soak shapes worlds mischief lock clean jdk
+.PHONY: help env emulators demo test test-unit test-spark43 lint format bench fuzz kills lakes warehouses prove-clickhouse soak shapes worlds mischief lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -137,6 +137,12 @@ kills: jdk env ## kill drivers, workers, capture and demos at every place, with 
 
 lakes: jdk env ## run the whole contract of destinations on lakes, and kill drivers at every place (make test does some)
 	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest tests/lake $(ARGS)
+
+warehouses: jdk env emulators ## run the whole contract of destinations on warehouses, and kill drivers at every place (make test does some)
+	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest tests/warehouse $(ARGS)
+
+prove-clickhouse: jdk env ## copy, change, crash and verify into a real server: make prove-clickhouse URL=clickhouse://user:password@host/database
+	$(BIN)/python scripts/prove-clickhouse "$(URL)" $(ARGS)
 
 soak: jdk env ## kill pipelines at 30 random moments and compare
 	$(BIN)/python -m benchmarks soak $(ARGS)

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from walrelay.capture.capture import Capture
     from walrelay.changes.batch import EventBatch
     from walrelay.config.settings import CaptureSettings, CopySettings
+    from walrelay.destinations.clickhouse.destination import ClickHouseDestination
     from walrelay.destinations.delta.destination import DeltaDestination
     from walrelay.destinations.duckdb.destination import DuckDBDestination
     from walrelay.destinations.iceberg.destination import IcebergDestination
@@ -27,6 +28,7 @@ __version__ = "0.2.0"
 _HOME = {
     "Capture": "walrelay.capture.capture",
     "CaptureSettings": "walrelay.config.settings",
+    "ClickHouseDestination": "walrelay.destinations.clickhouse.destination",
     "CopySettings": "walrelay.config.settings",
     "DeltaDestination": "walrelay.destinations.delta.destination",
     "DuckDBDestination": "walrelay.destinations.duckdb.destination",
@@ -47,6 +49,7 @@ _HOME = {
 __all__ = [
     "Capture",
     "CaptureSettings",
+    "ClickHouseDestination",
     "CopySettings",
     "DeltaDestination",
     "DuckDBDestination",

@@ -21,6 +21,7 @@ from walrelay.destinations.base import Destination
 from walrelay.destinations.delta.destination import DeltaDestination
 from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.iceberg.destination import IcebergDestination
+from walrelay.destinations.urls import destination_from_url
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import arm
 from walrelay.model.names import TableName
@@ -52,6 +53,8 @@ def destination(task: dict[str, Any], directory: Path) -> Destination:
             return DeltaDestination(directory / "lake")
         case "iceberg":
             return IcebergDestination(directory / "lake")
+        case str() as url if "://" in url:
+            return destination_from_url(url)
         case _:
             return DuckDBDestination(directory / "out.duckdb", piece_bytes=task["piece_bytes"])
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from walrelay.changes.dialect import Dialect
 from walrelay.changes.spark_dialect import DIALECT as SPARK
 from walrelay.decode.registry import BUILTIN, EXTENSION
+from walrelay.destinations.clickhouse.dialect import DIALECT as CLICKHOUSE
 from walrelay.destinations.duckdb.dialect import DIALECT as DUCKDB
 from walrelay.destinations.iceberg.shape import ICEBERG
 from walrelay.model.schema import PgType, TypeField
 
-PAGES = {"delta": SPARK, "duckdb": DUCKDB, "iceberg": ICEBERG}
+PAGES = {"clickhouse": CLICKHOUSE, "delta": SPARK, "duckdb": DUCKDB, "iceberg": ICEBERG}
 DIRECTORY = Path("docs/destinations")
 _BEGIN, _END = "<!-- types: made by walrelay.control.type_page -->", "<!-- end of types -->"
 _INT4, _TEXT = PgType(23, "int4"), PgType(25, "text")
