@@ -18,7 +18,7 @@ LOCK := $(LOCK_ANY) --python-version 3.11
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env emulators demo test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-snowflake soak shapes worlds mischief lock clean jdk
+.PHONY: help env emulators demo test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-clickhouse prove-snowflake soak shapes worlds mischief lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -149,6 +149,9 @@ prove-bigquery: jdk env ## prove the BigQuery destination on the real service: P
 
 prove-snowflake: jdk env ## prove the Snowflake destination on the real service: URL=snowflake://…
 	@$(BIN)/python scripts/prove-snowflake "$(URL)"
+
+prove-clickhouse: jdk env ## copy, change, crash and verify into a real server: make prove-clickhouse URL=clickhouse://user:password@host/database
+	$(BIN)/python scripts/prove-clickhouse "$(URL)" $(ARGS)
 
 soak: jdk env ## kill pipelines at 30 random moments and compare
 	$(BIN)/python -m benchmarks soak $(ARGS)

@@ -114,6 +114,21 @@ def pipeline_command(
     console.print(f"wrote {write_result(output, 'pipeline', pipeline_as_json(drains, latency))}")
 
 
+@app.command("into-clickhouse")
+def into_clickhouse_command(
+    rows: Annotated[int, typer.Option(min=1000, help="Of the table that is copied.")] = 2_000_000,
+    changes: Annotated[int, typer.Option(min=1000, help="Of the backlog.")] = 1_000_000,
+    repeat: Annotated[int, typer.Option(min=1, help="Timed rounds of the copy.")] = 5,
+    output: Output = RESULTS,
+) -> None:
+    """Take landed files into ClickHouse, against its own `file()`; and drain changes."""
+    from benchmarks.into_clickhouse import run
+    from benchmarks.machine import write_result
+
+    result = run(rows, changes, repeat, console)
+    console.print(f"wrote {write_result(output, 'clickhouse', result)}")
+
+
 @app.command("lakes")
 def lakes_command(
     rows: Annotated[int, typer.Option(min=1000, help="Of the table that is copied.")] = 2_000_000,

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from walrelay.changes.batch import EventBatch
     from walrelay.config.settings import CaptureSettings, CopySettings
     from walrelay.destinations.bigquery.destination import BigQueryDestination
+    from walrelay.destinations.clickhouse.destination import ClickHouseDestination
     from walrelay.destinations.delta.destination import DeltaDestination
     from walrelay.destinations.duckdb.destination import DuckDBDestination
     from walrelay.destinations.iceberg.destination import IcebergDestination
@@ -31,6 +32,7 @@ _HOME = {
     "BigQueryDestination": "walrelay.destinations.bigquery.destination",
     "Capture": "walrelay.capture.capture",
     "CaptureSettings": "walrelay.config.settings",
+    "ClickHouseDestination": "walrelay.destinations.clickhouse.destination",
     "CopySettings": "walrelay.config.settings",
     "DeltaDestination": "walrelay.destinations.delta.destination",
     "DuckDBDestination": "walrelay.destinations.duckdb.destination",
@@ -54,6 +56,7 @@ __all__ = [
     "BigQueryDestination",
     "Capture",
     "CaptureSettings",
+    "ClickHouseDestination",
     "CopySettings",
     "DeltaDestination",
     "DuckDBDestination",

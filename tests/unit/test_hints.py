@@ -16,8 +16,11 @@ HERE = ("tests/integration/test_hints.py", "tests/integration/test_hints_places.
 
 ELSEWHERE = {
     "changes.undecoded": "spark/test_quarantine.py::test_by_policy_the_table_waits_for_a_person_and_the_others_go_on",
+    "destination.login": "warehouse/test_clickhouse_refusals.py::test_a_wrong_password_and_a_server_that_is_not_there",
     "destination.copy_again": "spark/test_altered_tables.py"
     "::test_tables_whose_older_rows_have_got_values_are_copied_again_and_no_others",
+    "destination.rights": "warehouse/test_clickhouse_refusals.py"
+    "::test_rights_that_are_missing_are_named_with_the_grant",
     "destination.missing_row": "spark/test_keys.py"
     "::test_a_partition_that_gets_another_identity_while_it_is_followed_is_refused",
     "destination.no_such_place": "warehouse/test_warehouse_refusals.py"
@@ -25,6 +28,8 @@ ELSEWHERE = {
     "destination.not_durable": "spark/test_live_pipeline.py"
     "::test_what_is_only_accepted_is_sent_again_until_it_is_durable",
     "destination.other_destination": "spark/test_begin_anew.py::test_another_file_in_the_place_of_the_destination",
+    "destination.unreachable": "warehouse/test_clickhouse_refusals.py"
+    "::test_a_server_that_went_away_comes_back_with_what_it_had",
     "destination.unsent_value": "spark/test_keys.py"
     "::test_a_row_that_a_filter_lets_in_without_a_value_is_refused_by_name_and_copied_after_the_remedy",
     "log.gone": "spark/test_identity.py::test_a_backup_that_the_log_does_not_reach_is_copied_again",

@@ -20,7 +20,7 @@ from walrelay.destinations.clickhouse.facts import Facts
 from walrelay.destinations.clickhouse.incoming import structure
 from walrelay.destinations.clickhouse.layout import DELETED, ROW, SIGN, VERSION, definitions, names, row_hash
 from walrelay.destinations.clickhouse.load import send
-from walrelay.destinations.clickhouse.values import Fit, Years, has_years, mark, takes_as_landed, within
+from walrelay.destinations.clickhouse.values import Fit, Years, is_held, mark, must_be_looked_at, takes_as_landed
 from walrelay.errors import DestinationError, StoppedError
 from walrelay.model.special import Special, SpecialValues
 
@@ -80,14 +80,17 @@ class TableCopy:
         columns = self._rows.schema.columns
         if not all(takes_as_landed(one) and _PLAIN.match(one.name) for one in columns):
             return False
-        dated = [one.name for one in columns if has_years(one)]
-        return not dated or all(within(one, self._years) for one in pq.read_table(file.path, columns=dated).columns)
+        names_ = [one.name for one in columns if must_be_looked_at(one)]
+        looked = pq.read_table(file.path, columns=names_).columns if names_ else ()
+        return all(is_held(one, self._years) for one in looked)
 
     def _take_file(self, number: int, file: LandedFile) -> None:
         """Under the names that its columns have at the source."""
         facts = self._facts
         kinds = [f"{one.held.name} {declared(one.held.type, of_key=one.name in facts.key)}" for one in facts.columns]
-        shown = ", ".join(f"{one.held.name} AS {one.name}" for one in facts.columns)
+        shown = ", ".join(
+            f"{one.held.name} AS {one.name}" + (f", false AS {one.mark}" if one.marked else "") for one in facts.columns
+        )
         own = self._own(f"{number * FILE_ROWS} + rowNumberInAllBlocks()")
         inner = f"(SELECT {shown} FROM {structure(*kinds)})"
         into = f"{self._target()} SELECT {', '.join(names(facts))}, {own} FROM {inner}"

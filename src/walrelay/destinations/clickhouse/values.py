@@ -79,15 +79,33 @@ class Fit:
 
 
 def takes_as_landed(column: Column) -> bool:
-    """Whether ClickHouse reads the column from a Parquet file as it is, if its years are ones that it has."""
-    flat = column.type.kind in {"base", "enum"} and column.type.name != "interval"
-    return column.as_text or (flat and not is_marked(column) and wide_decimal(column.type) is None)
-
-
-def has_years(column: Column) -> bool:
-    """Whether there may be years that ClickHouse does not have, in a column that it takes as it is."""
+    """Whether ClickHouse reads the column from a Parquet file as it is, if its years are ones that it has, and none of
+    its arrays is NULL."""
     type_ = column.type
-    return not column.as_text and type_.schema == "pg_catalog" and (type_.name == "date" or type_.name in _MOMENTS)
+    if column.as_text:
+        return True
+    if type_.kind == "array" and type_.element is not None:
+        return _is_plain(type_.element) and not _has_years(type_.element)
+    return _is_plain(type_)
+
+
+def _is_plain(type_: PgType) -> bool:
+    is_flat = type_.kind in {"base", "enum"} and type_.name != "interval" and not is_list(type_)
+    return is_flat and wide_decimal(type_) is None
+
+
+def must_be_looked_at(column: Column) -> bool:
+    """Whether what ClickHouse takes as it is may hold what it does not."""
+    return not column.as_text and (is_marked(column) or _has_years(column.type))
+
+
+def _has_years(type_: PgType) -> bool:
+    return type_.kind == "base" and type_.schema == "pg_catalog" and type_.name in {"date", *_MOMENTS}
+
+
+def is_held(array: pa.Array | pa.ChunkedArray, years: Years) -> bool:
+    """Whether ClickHouse holds all of what was to be looked at."""
+    return array.null_count == 0 if pa.types.is_list(array.type) else within(array, years)
 
 
 def within(array: pa.Array | pa.ChunkedArray, years: Years) -> bool:
