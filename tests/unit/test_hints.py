@@ -63,19 +63,13 @@ _DISK = "a disk that is full, and then is not, needs one to be mounted; tests/fa
 _DEBUG = "what is meant is not known beforehand; the hint shows how to see more"
 _STANDBY = "by itself, as tests/spark/test_standby_source.py shows, but for the moment it takes luck to meet"
 
-_SERVICE = "what the hint says is done at the service; tests/unit/test_warehouses.py has the services' words"
 _TARGET = "no test follows it yet: it is done at the database that is written to, as source.* do it at the source"
 
 NOT_WALKED = {
-    "destination.login": "the emulators of warehouses let everybody in",
-    "destination.rights": "the emulators of warehouses have no rights",
     "destination.throttled": "the emulators of warehouses have no quotas; the pipeline sends again what may be",
-    "destination.unreachable": "what is retryable is sent again by the pipeline, whatever destination it is",
     "capture.died": _DEBUG,
     "demo.pipeline_ended": "it repeats the hint of the error that ended the demo's pipeline",
     "destination": _DEBUG,
-    "destination.login": _SERVICE,
-    "destination.no_such_place": _SERVICE,
     "destination.not_verifiable": "its destination has no way to compare; the hint names those that have",
     "destination.unnamed_row": "tests/unit/test_duckdb_collapse.py makes it; a server that sends such a change only "
     "does so while an identity is altered, which source.leaf_identity and destination.missing_row walk through",
@@ -87,9 +81,6 @@ NOT_WALKED = {
     "destination.postgres_rights": _TARGET,
     "destination.postgres_type": _TARGET,
     "destination.postgres_unreachable": "tried again by itself",
-    "destination.rights": _SERVICE,
-    "destination.throttled": "tried again by itself",
-    "destination.unreachable": "tried again by itself",
     "log.disk_full": _DISK,
     "log.newer_format": _NEWER,
     "log.schema_changed": "tests/unit/test_change_rows.py makes it; it needs a shape that nobody has seen",
