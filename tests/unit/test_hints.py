@@ -30,6 +30,14 @@ ELSEWHERE = {
     "destination.other_destination": "spark/test_begin_anew.py::test_another_file_in_the_place_of_the_destination",
     "destination.unreachable": "warehouse/test_clickhouse_refusals.py"
     "::test_a_server_that_went_away_comes_back_with_what_it_had",
+    "destination.postgres_locked": "warehouse/test_postgres_refusals.py"
+    "::test_a_reader_s_lock_is_not_waited_for_for_ever",
+    "destination.postgres_rights": "warehouse/test_postgres_refusals.py"
+    "::test_missing_rights_are_named_with_the_grant_that_brings_them",
+    "destination.postgres_type": "warehouse/test_postgres_refusals.py"
+    "::test_a_type_of_an_extension_that_is_missing_is_named_with_what_to_run",
+    "destination.postgres_unreachable": "warehouse/test_postgres_refusals.py"
+    "::test_a_connection_that_is_lost_is_made_anew",
     "destination.unsent_value": "spark/test_keys.py"
     "::test_a_row_that_a_filter_lets_in_without_a_value_is_refused_by_name_and_copied_after_the_remedy",
     "log.gone": "spark/test_identity.py::test_a_backup_that_the_log_does_not_reach_is_copied_again",
@@ -75,12 +83,8 @@ NOT_WALKED = {
     "does so while an identity is altered, which source.leaf_identity and destination.missing_row walk through",
     "destination.own_source": "the hint is to give another database",
     "destination.postgres_full": _DISK,
-    "destination.postgres_locked": _TARGET,
     "destination.postgres_login": _TARGET,
     "destination.postgres_read_only": _TARGET,
-    "destination.postgres_rights": _TARGET,
-    "destination.postgres_type": _TARGET,
-    "destination.postgres_unreachable": "tried again by itself",
     "log.disk_full": _DISK,
     "log.newer_format": _NEWER,
     "log.schema_changed": "tests/unit/test_change_rows.py makes it; it needs a shape that nobody has seen",
