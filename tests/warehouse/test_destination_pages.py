@@ -40,5 +40,5 @@ def test_the_page_about_postgres(shop: str, postgres18: EmbeddedPostgres, tmp_pa
 
 def test_the_page_about_clickhouse(shop: str, clickhouse: ClickHouse, place: str, tmp_path: Path) -> None:
     ours = clickhouse.url(place)
-    run_page("clickhouse", "clickhouse://me:secret@ch.example.com:8123/shop", ours, shop, tmp_path)
+    run_page("clickhouse", "clickhouse://relay:secret@ch.example.com:8123/shop", ours, shop, tmp_path)
     assert [row["id"] for row in clickhouse.rows(place, "public.orders")] == [1]
