@@ -13,6 +13,8 @@ from walrelay.destinations.base import Destination
 from walrelay.testing.destination_contract import DestinationContract, DestinationFactory
 from walrelay.testing.postgres import EmbeddedPostgres
 
+IN_LONG = ("test_a_batch_may_come_again",)
+
 
 class TestPostgresDestination(DestinationContract):
     @pytest.fixture
