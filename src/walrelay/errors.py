@@ -576,7 +576,10 @@ class DestinationLoginError(DestinationError):
 
     code = "destination.login"
     may_pass = True
-    default_hint = "Check the credentials that the destination was given, and that they have not expired."
+    default_hint = (
+        "Check the credentials that the destination was given, and that they have not expired. In a URL odd characters are"
+        " written as %40 and the like."
+    )
 
 
 class DestinationRightsError(DestinationError):

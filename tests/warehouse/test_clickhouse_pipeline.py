@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,8 @@ def told(value: Any) -> Any:
     """A value of either side, so that both are compared by what they are."""
     if isinstance(value, float):
         return value.hex()
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).replace(tzinfo=None)  # whether a client says the zone depends on its machine's
     if hasattr(value, "lower_inc"):  # a range of psycopg's
         return "empty" if value.isempty else (value.lower, value.upper, value.lower_inc, value.upper_inc)
     if isinstance(value, dict):
