@@ -132,14 +132,13 @@ class SnowflakeWarehouse(Warehouse):
         return next(iter(self._states(self._places(place))), None)
 
     def begin(self, state: TableState, applied: Lsn | None) -> None:
-        """In one statement, so that there is no state without its row."""
-        place, at = name(state_place(state.source, state.table)), "NULL" if applied is None else str(int(applied))
-        self._run(
-            f"CREATE OR REPLACE TABLE {place} ({_STATE}) AS SELECT {at}::NUMBER(38, 0), ?::VARCHAR, ?::VARCHAR",
-            "writing down what a table is",
-            state.copy,
-            state.to_json(),
-        )
+        """A state that is there is changed by one statement: none is ever without its row once its table was made."""
+        place, doing = name(state_place(state.source, state.table)), "writing down what a table is"
+        given = (None if applied is None else int(applied), state.copy, state.to_json())
+        with self._client.session() as session:
+            session.run(f"CREATE TABLE IF NOT EXISTS {place} ({_STATE})", doing)
+            if not session.run(f'UPDATE {place} SET "applied" = ?, "copy" = ?, "state" = ?', doing, *given):
+                session.run(f"INSERT INTO {place} VALUES (?, ?, ?)", doing, *given)
 
     def put(self, state: TableState) -> None:
         place = name(state_place(state.source, state.table))
