@@ -577,8 +577,8 @@ class DestinationLoginError(DestinationError):
     code = "destination.login"
     may_pass = True
     default_hint = (
-        "Check the credentials that the destination was given, and that they have not expired. In a URL odd characters are"
-        " written as %40 and the like."
+        "Check the credentials that the destination was given, and that they have not expired. In a URL odd characters"
+        " are written as %40 and the like."
     )
 
 

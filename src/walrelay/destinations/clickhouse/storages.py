@@ -22,33 +22,36 @@ class Storages:
         self._server = server
         self._clock = clock
         self._lock = threading.Lock()
-        self._left: list[tuple[float, str]] = []
-        """Statements that remove what was left behind, and since when they wait."""
+        self._left: list[tuple[float, str, str]] = []
+        """Since when it waits, a table, and the statement that removes what was left behind of it."""
 
     def has_rows(self, storage: str) -> bool:
         return bool(self._server.rows(f"SELECT 1 AS one FROM {self._server.place(storage)} LIMIT 1"))
 
     def leave(self, storage: str) -> None:
         """No view shows it any more."""
-        self._later(f"DROP TABLE IF EXISTS {self._server.place(storage)}")
+        place = self._server.place(storage)
+        self._later(place, f"DROP TABLE IF EXISTS {place}")
 
     def drop_columns(self, storage: str, names: Iterable[str]) -> None:
         """No view shows them any more."""
         for name in names:
             place = self._server.place(storage)
-            self._later(f"ALTER TABLE IF EXISTS {place} DROP COLUMN IF EXISTS {name}")
+            self._later(place, f"ALTER TABLE {place} DROP COLUMN IF EXISTS {name}")
 
-    def _later(self, statement: str) -> None:
+    def _later(self, place: str, statement: str) -> None:
         with self._lock:
-            self._left.append((self._clock(), statement))
+            self._left.append((self._clock(), place, statement))
 
     def tidy(self, *, at_once: bool = False) -> None:
         """Remove what has waited long enough."""
         with self._lock:
             due = [one for one in self._left if at_once or one[0] + GRACE_SECONDS <= self._clock()]
             self._left = [one for one in self._left if one not in due]
-        for _, statement in due:
-            self._server.command(statement, doing="removing what no view shows any more")
+        doing = "removing what no view shows any more"
+        for _, place, statement in due:
+            if self._server.rows(f"EXISTS TABLE {place}")[0][0]:  # ALTER knows no IF EXISTS for its table
+                self._server.command(statement, doing=doing)
 
     def sweep(self, own: OwnNames, shown: Collection[str]) -> None:
         """Drop what a run of this pipeline has left that was killed: tables with its tag that no view shows."""
