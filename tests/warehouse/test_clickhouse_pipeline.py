@@ -100,6 +100,7 @@ def assert_same(source: psycopg.Connection[Any], server: ClickHouse, place: str,
     client.close()
 
 
+@pytest.mark.long
 def test_a_pipeline_follows_changes_and_ddl(
     database: str, slot: str, clickhouse: ClickHouse, place: str, clickhouse_spark: SparkSession, tmp_path: Path
 ) -> None:
