@@ -26,6 +26,15 @@ class Quoting(Template):
         return super().substitute(*given, **{name: _quoted(str(value)) for name, value in names.items()})
 
 
+def whole(precise: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """fakesnow makes a BIGINT of NUMBER(38, 0), which holds half as many digits."""
+
+    def leaving(expression: Any) -> Any:
+        return expression if getattr(expression, "expressions", None) else precise(expression)
+
+    return leaving
+
+
 def _quoted(name: str) -> str:
     return name.replace("'", "''")
 
@@ -38,5 +47,9 @@ if __name__ == "__main__":
     for name, found in list(vars(answers).items()):
         if isinstance(found, Template):
             setattr(answers, name, Quoting(found.template))
+    transforms: Any = importlib.import_module("fakesnow.transforms")
+    transforms.integer_precision = whole(transforms.integer_precision)
+    # A schema that is not there is not made by who asks for it.
+    importlib.import_module("fakesnow.server").shared_fs.create_schema_on_connect = False
     with fakesnow.server(port=int(sys.argv[1]), host="127.0.0.1"):
         threading.Event().wait()

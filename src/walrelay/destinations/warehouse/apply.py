@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -98,6 +98,7 @@ class TableWriter:
     def take(self, spark: SparkSession, storage: Storage, part: TableChanges) -> Taken:
         """What is new of the changes. A table that is further than was known here is looked at again: a transaction
         whose answer was lost, or that a dead run had begun, may have brought it there."""
+        part = _of_batch(part)
         self._tables.refuse(part.schema, copying=False)
         kept = self._tables.kept(part.schema.id)
         for _ in range(LOOKS):
@@ -179,3 +180,10 @@ class TableWriter:
         yield stage
         if files:
             self._warehouse.drop(stage)
+
+
+def _of_batch(part: TableChanges) -> TableChanges:
+    """Without files whose shape comes later: the last segment may hold more than the batch, and the table gets a shape
+    with the changes that have it."""
+    files = tuple(pair for pair in part.files if pair[0].from_lsn <= part.to)
+    return replace(part, schema=files[-1][0].schema, files=files) if files else part
