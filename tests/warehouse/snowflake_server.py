@@ -40,7 +40,7 @@ def _quoted(name: str) -> str:
 
 
 if __name__ == "__main__":
-    fakesnow: Any = importlib.import_module("fakesnow")
+    serve: Any = importlib.import_module("fakesnow").server
     names: Any = importlib.import_module("fakesnow.info_schema")
     names.insert_text_lengths_sql = with_quotes(names.insert_text_lengths_sql)
     answers: Any = importlib.import_module("fakesnow.cursor")
@@ -51,5 +51,5 @@ if __name__ == "__main__":
     transforms.integer_precision = whole(transforms.integer_precision)
     # A schema that is not there is not made by who asks for it.
     importlib.import_module("fakesnow.server").shared_fs.create_schema_on_connect = False
-    with fakesnow.server(port=int(sys.argv[1]), host="127.0.0.1"):
+    with serve(port=int(sys.argv[1]), host="127.0.0.1"):
         threading.Event().wait()
