@@ -1,4 +1,4 @@
-"""What mkdocs does not do by itself: the site's navigation follows the folders, and pages of the repository's root are in it.
+"""What mkdocs does not do by itself: navigation that follows the folders, and pages of the repository's root.
 
 mkdocs calls the functions `on_…` while it builds (`hooks:` in mkdocs.yml)."""
 
@@ -39,7 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that lead out of docs/ go to the same page of the site; of what the site does not have, only the name stays."""
+    """Links out of docs/ go to the same page of the site; of what the site does not have, only the name stays."""
     there = _repository_path(page.file.src_uri)
     kept: list[str] = []
 
