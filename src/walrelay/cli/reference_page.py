@@ -17,8 +17,8 @@ _BEGINNING: Final = """\
 
 Made from the commands by `python -m walrelay.cli.reference_page`; do not edit. `walrelay COMMAND --help` says the same.
 
-Exit code 0 means that all is well, 1 an error ([all error codes](../errors.md)), 2 a wrong command line, 130 that Ctrl-C
-interrupted a command which does not end in order by itself. Other codes stand with their command.
+Exit code 0 means that all is well, 1 an error ([all error codes](../errors.md)), 2 a wrong command line, 130 that
+Ctrl-C interrupted a command which does not end in order by itself. Other codes stand with their command.
 """
 _ON_ITS_OWN: Final = "[default: "
 
