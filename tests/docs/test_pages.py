@@ -32,6 +32,7 @@ WALKED: dict[str, dict[str, str]] = {
 ELSEWHERE = {
     "README.md": "tests/e2e/test_readme.py",
     "docs/change-log.md": "tests/e2e/test_readme.py",
+    "docs/how-to/run-a-pipeline.md": "tests/e2e/test_readme.py",
     "docs/testing.md": "tests/e2e/test_readme.py",
     "docs/destinations/duckdb.md": "tests/e2e/test_readme.py",
     "docs/destinations/delta.md": "tests/lake/test_lake_pages.py",
