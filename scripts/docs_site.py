@@ -86,10 +86,10 @@ def _present(nav: list[Any], pages: list[str]) -> tuple[list[Any], set[str]]:
             listed |= set(found)
         else:
             ((title, inside),) = entry.items()
-            below, found_below = _present(inside, pages)
+            below, found_below = _present([inside] if isinstance(inside, str) else inside, pages)
             listed |= found_below
             if below:
-                made.append({title: below})
+                made.append({title: below[0] if isinstance(inside, str) else below})
     return made, listed
 
 
@@ -105,6 +105,8 @@ def _section_of(nav: list[Any], folder: str) -> list[Any]:
     for entry in nav:
         if isinstance(entry, dict):
             (inside,) = entry.values()
+            if isinstance(inside, str):
+                continue
             if folder and any(isinstance(one, str) and posixpath.dirname(one) == folder for one in inside):
                 return inside
             deeper = _section_of(inside, folder)
