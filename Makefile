@@ -101,7 +101,7 @@ emulators: $(EMULATORS:%=.venv-emulators/%/.stamp) ## environments for what stan
 	@touch $@
 
 docs: .venv-docs/.stamp ## build the site of the documentation into site/, and check its links
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet $(ARGS)
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict $(ARGS)
 
 jdk:
 	@sh scripts/check-jdk

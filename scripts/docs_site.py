@@ -4,6 +4,7 @@ mkdocs calls the functions `on_…` while it builds (`hooks:` in mkdocs.yml)."""
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 from fnmatch import fnmatch
@@ -15,6 +16,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
+_logger = logging.getLogger("mkdocs.hooks.docs_site")
 FROM_ROOT = {
     "ARCHITECTURE.md": "explanation/architecture.md",
     "CHANGELOG.md": "reference/changelog.md",
@@ -24,6 +26,7 @@ FROM_ROOT = {
 """Pages that stand in the root because people look for them there, and where the site has them."""
 ELSEWHERE = {"README.md": "index.md"}
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)#\s]+)?(?P<anchor>#[^)]*)?\)")
+_FETCHED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["']?(?P<address>(?:https?:)?//[^"'\s>]+)""")
 _FENCED = re.compile(r"^(?P<indent> *)```.*?^(?P=indent)```$", re.M | re.S)
 
 
@@ -52,6 +55,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     text = _LINK.sub(led, _FENCED.sub(keep, markdown))
     return re.sub("\0(\\d+)\0", lambda match: kept[int(match[1])], text)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """A page that would fetch something from elsewhere when it is read is a warning, and so an error."""
+    for found in _FETCHED.finditer(output):
+        _logger.warning("%s would fetch %s", page.file.src_uri, found["address"])
+    return output
 
 
 def _repository_path(uri: str) -> str:
