@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from tests.docs.pages import LANGUAGES, ROOT, Walk, all_pages, blocks_of, free_slots, runnable, sharing_spark
 from tests.e2e.test_readme import ADDRESS
-from tests.session_kit import session_with
 from walrelay.cli.app import app
 
 COMMAND = "postgresql://me@db.example.com:5432/app duckdb:///shop.duckdb --publication shop --until caught-up"
@@ -82,11 +81,6 @@ def test_no_excuse_is_without_its_command() -> None:
         stale = [excuse for excuse in excuses if not any(line.startswith(excuse) for line in there)]
         assert stale == [], page
     assert "text" not in LANGUAGES
-
-
-@pytest.fixture(scope="module")
-def spark() -> SparkSession:
-    return session_with({})
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.docs.pages import Walk, blocks_of, runnable, sharing_spark
-from tests.session_kit import JAVA_OPTIONS, session_with
-from walrelay.destinations.delta.needs import NEEDS
-from walrelay.errors import SparkStartError
-from walrelay.spark.needs import settings_for
-from walrelay.spark.session import LOCAL_SETTINGS
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(600)]
 FIRST, OWN = "docs/tutorial/first-pipeline.md", "docs/tutorial/stores-and-destinations.md"
@@ -31,17 +26,6 @@ EXCUSED = {
     "python server.py": "the fixture does it, in a process of its own, as the page says",
     "pytest -q test_lines.py": "run apart, in a process of its own",
 }
-
-
-@pytest.fixture(scope="module")
-def delta_spark() -> SparkSession:
-    """One JVM for all commands."""
-    try:
-        return session_with(settings_for(NEEDS, {JAVA_OPTIONS: LOCAL_SETTINGS[JAVA_OPTIONS]}))
-    except SparkStartError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"Delta's package could not be had from Maven: {error.hint}")
 
 
 @pytest.fixture
@@ -71,7 +55,9 @@ def shown(page: str, number: int) -> list[str]:
     return [block.text for block in blocks_of(page) if block.language == "text"][number].splitlines()
 
 
-def test_the_tutorials_work_as_they_stand(folder: Path, delta_spark: SparkSession) -> None:
+def test_the_tutorials_work_as_they_stand(folder: Path, spark: SparkSession, without_delta: list[str]) -> None:
+    if without_delta:
+        pytest.skip(without_delta[0])
     first = Walk(FIRST, "", folder, EXCUSED)
     *most, cleaning = runnable(FIRST)
     for block in most:
