@@ -12,7 +12,9 @@ import typer
 from walrelay import __version__
 from walrelay.cli.capture import capture_command
 from walrelay.cli.commands import pause_command, resume_command, resync_command, rollback_command
+from walrelay.cli.config import config_app
 from walrelay.cli.forget_reader import forget_reader_command
+from walrelay.cli.init import init_command
 from walrelay.cli.migrate_source import migrate_source_command
 from walrelay.cli.places import STATE
 from walrelay.cli.preflight import preflight_command
@@ -210,6 +212,8 @@ def replicate(
 
 
 app.command("run")(run_command)
+app.command("init")(init_command)
+app.add_typer(config_app, name="config")
 app.command("preflight")(preflight_command)
 app.command("migrate-source")(migrate_source_command)
 app.command("capture")(capture_command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args, get_origin
+from typing import Final, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -14,6 +14,8 @@ from walrelay.config.said import Path, Said, written
 from walrelay.config.sections import PipelineConfig
 from walrelay.model.table_options import TablePattern
 
+HONOURED: Final[frozenset[str]] = frozenset()
+"""The options of tables that a pipeline does something about."""
 _ALL_KEYS = "docs/reference/config.md explains every key."
 _MEANS = {
     "string_type": ("a text", "Put it in quotes."),
@@ -103,11 +105,21 @@ def judged(config: PipelineConfig, said: Said) -> Iterator[Problem]:
     yield from _destinations(config, said)
     yield from _store(config, said)
     yield from _patterns(config, said)
+    yield from _not_honoured(config, said)
     for name in config.spark:
         if not name.startswith("spark."):
             path = ("spark", name)
             what = "not a setting of Spark's, which begin with spark."
             yield Problem(path, said.nearest(path).origin, what, "For instance spark.driver.memory: 2g.")
+
+
+def _not_honoured(config: PipelineConfig, said: Said) -> Iterator[Problem]:
+    """An option that would be ignored is refused by its name."""
+    for pattern, keys in config.tables.items():
+        for name in keys.options().said():
+            if name not in HONOURED:
+                path = ("tables", pattern, name)
+                yield Problem(path, said.nearest(path).origin, "this version cannot do that", f"Leave {name} out.")
 
 
 def _destinations(config: PipelineConfig, said: Said) -> Iterator[Problem]:

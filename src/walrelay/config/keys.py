@@ -51,7 +51,10 @@ def _keys() -> Iterator[Key]:
             yield Key((name,), f"{ENVIRONMENT}{name.upper()}", field)
             continue
         prefix = str(section.model_config.get("env_prefix") or f"{ENVIRONMENT}{name.upper()}_")
-        for key, inner in section.model_fields.items():
+        # What a section adds comes before what it shares with others.
+        for key, inner in sorted(
+            section.model_fields.items(), key=lambda item: item[0] not in vars(section)["__annotations__"]
+        ):
             yield Key((name, inner.alias or key), f"{prefix}{key.upper()}", inner)
 
 

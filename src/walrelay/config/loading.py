@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,7 +16,7 @@ from walrelay.config.judging import judged, problems_of
 from walrelay.config.keys import ENVIRONMENT, all_keys
 from walrelay.config.problems import Problem, ProblemsError, nearest, refusal
 from walrelay.config.references import BadReferenceError
-from walrelay.config.said import DEFAULT, Origin, Path, Said, laid_over, nested, written
+from walrelay.config.said import DEFAULT, Origin, Path, Said, as_said, laid_over, nested, written
 from walrelay.config.sections import PipelineConfig
 from walrelay.config.yaml_file import reference_hint, said_in_file, said_in_text, text_said
 from walrelay.errors import ConfigError
@@ -98,7 +97,7 @@ def _environment() -> Said:
         origin = Origin(key.variable)
         try:
             if key.is_free:
-                found[key.path] = _relabelled(said_in_text(text, key.variable, key.path), origin)
+                found[key.path] = said_in_text(text, key.variable, key.path)
             else:
                 found[key.path] = text_said(text, key.path, origin)
         except BadReferenceError as error:
@@ -123,7 +122,7 @@ def unused_variables() -> list[str]:
 
 def _given(options: Mapping[Path, tuple[str, object]] | None) -> Said:
     origin = Origin("the command line")
-    said = {path: Said(value, Origin(name)) for path, (name, value) in (options or {}).items() if value is not None}
+    said = {path: as_said(value, Origin(name)) for path, (name, value) in (options or {}).items() if value is not None}
     return nested(said, origin)
 
 
@@ -137,16 +136,6 @@ def option_said(text: str) -> tuple[Path, tuple[str, object]]:
         return path, ("--set", said_in_text(value, "--set", path).plain() if value else "")
     except ProblemsError as error:
         raise refusal(error.problems) from None
-
-
-def _relabelled(said: Said, origin: Origin) -> Said:
-    """A variable has no lines worth telling."""
-    value: Any = said.value
-    if isinstance(value, dict):
-        value = {key: _relabelled(one, origin) for key, one in value.items()}
-    elif isinstance(value, list):
-        value = [_relabelled(one, origin) for one in value]
-    return Said(value, origin, said.is_referenced)
 
 
 def _without_empty_sections(said: Said) -> Said:

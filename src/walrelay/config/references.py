@@ -11,6 +11,7 @@ from urllib.parse import quote
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\Z", re.DOTALL)
 _IN_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@:]*:[^/?#@]*\Z")
+_IN_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^#]*[?&][^=&#]+=\Z")
 _BEFORE_HOST = re.compile(r"[^/?#@]*@")
 _FILE = "file:"
 
@@ -20,9 +21,9 @@ class BadReferenceError(ValueError):
 
 
 def resolved(text: str, *, whole_files: bool = True) -> str:
-    """The text with what its references lead to. In the place of a URL's password it is escaped, so that a password is
-    given as it is. Without `whole_files` a text that begins with `file:` is no reference. Raises `BadReferenceError`.
-    """
+    """The text with what its references lead to. In the place of a URL's password or option it is escaped, so that a
+    password is given as it is. Without `whole_files` a text that begins with `file:` is no reference. Raises
+    `BadReferenceError`."""
     if whole_files and text.startswith(_FILE):
         return _content(resolved(text[len(_FILE) :], whole_files=False))
     made, at = "", 0
@@ -37,7 +38,7 @@ def resolved(text: str, *, whole_files: bool = True) -> str:
         else:
             found = _referred(match[1])
             is_password = _IN_PASSWORD.match(made) and _BEFORE_HOST.match(_without_references(text[at:]))
-            made += quote(found, safe="") if is_password else found
+            made += quote(found, safe="") if is_password or _IN_OPTION.match(made) else found
     return made + text[at:]
 
 

@@ -79,6 +79,17 @@ class Said:
                 return None
 
 
+def as_said(value: Any, origin: Origin) -> Said:
+    """A plain value, all of which was said in one place."""
+    match value:
+        case dict():
+            return Said({key: as_said(one, origin) for key, one in value.items()}, origin)
+        case list():
+            return Said([as_said(one, origin) for one in value], origin)
+        case _:
+            return Said(value, origin)
+
+
 def laid_over(below: Said, above: Said) -> Said:
     """Both, key by key; what `above` says wins, and comes later in order. Lists are not mixed."""
     if not (isinstance(below.value, dict) and isinstance(above.value, dict)):

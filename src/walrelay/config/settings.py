@@ -177,7 +177,8 @@ class CaptureSettings(Settings):
     `error`, their changes go to the quarantine. Default in a pipeline: as for its copies."""
 
     retain_age: Seconds | None = None
-    """Segments older than this are removed once every registered reader has applied them; None keeps all."""
+    """Segments older than this are removed once every registered reader has applied them. Default: in a pipeline a
+    week; else all are kept."""
 
     heartbeat: Seconds | None = None
     """Write a small logical message this often, for sources that send no keepalive while others are busy."""

@@ -10,17 +10,14 @@ from typing import Any, Final, TypeVar
 from pydantic_settings import BaseSettings
 
 from walrelay.config.loading import Loaded
-from walrelay.config.problems import Problem, refusal
 from walrelay.config.settings import CaptureSettings, CopySettings, capture_settings, copy_settings
+from walrelay.control.config_check import source_of, target_path
 from walrelay.control.stores import log_of, open_store
 from walrelay.destinations.base import Destination
 from walrelay.destinations.urls import destination_from_url
 from walrelay.pipeline import Pipeline
-from walrelay.postgres.source import PostgresSource
 from walrelay.workers.report import Listener
 
-HONOURED: Final[frozenset[str]] = frozenset()
-"""The options of tables that a pipeline does something about."""
 COPY_ID: Final = "walrelay"
 """Of a pipeline that copies once, and remembers nothing under its name."""
 S = TypeVar("S", bound=BaseSettings)
@@ -30,7 +27,6 @@ S = TypeVar("S", bound=BaseSettings)
 def composed(loaded: Loaded, destination: Destination, listener: Listener) -> Iterator[Pipeline]:
     """The pipeline that the configuration describes, with its store open, which is made when it is not there."""
     config = loaded.config
-    refuse_what_nothing_does(loaded)
     pipeline = _pipeline(loaded, destination, listener)
     if config.pipeline.mode == "copy":
         yield pipeline
@@ -49,29 +45,8 @@ def composed(loaded: Loaded, destination: Destination, listener: Listener) -> It
 def destination_of(loaded: Loaded) -> Destination:
     """The configuration's destination; nothing is opened yet."""
     target = loaded.config.target
-    path = ("destination", "url") if loaded.config.destination is not None else ("destinations", 0, "url")
-    with loaded.blaming(*path):
+    with loaded.blaming(*target_path(loaded)):
         return destination_from_url(target.url.get_secret_value(), target.lane)
-
-
-def source_of(loaded: Loaded) -> PostgresSource:
-    """The configuration's source; nothing is opened yet."""
-    source = loaded.config.source
-    with loaded.blaming("source", "url"):
-        return PostgresSource(source.url.get_secret_value(), publication=source.publication)
-
-
-def refuse_what_nothing_does(loaded: Loaded) -> None:
-    """An option that would be ignored is refused by its name."""
-    problems = []
-    for pattern, keys in loaded.config.tables.items():
-        for name in keys.options().said():
-            if name not in HONOURED:
-                path = ("tables", pattern, name)
-                origin = loaded.said.nearest(path).origin
-                problems.append(Problem(path, origin, "this version cannot do that", f"Leave {name} out."))
-    if problems:
-        raise refusal(problems)
 
 
 def _pipeline(loaded: Loaded, destination: Destination, listener: Listener) -> Pipeline:
