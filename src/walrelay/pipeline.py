@@ -123,7 +123,10 @@ class Pipeline:
         if mode != "copy" and log is None:
             raise ConfigError(f"mode {mode} needs a place for the change log", hint='Pipeline(…, log="DIR")')
         if mode == "copy" and migrate_source:
-            raise ConfigError("mode copy follows no DDL", hint="Leave migrate_source out, or use mode both or changes.")
+            raise ConfigError(
+                "mode copy follows no DDL",
+                hint="Leave out migrate_source (--migrate-source), or use mode both or changes.",
+            )
         if follow and (mode == "copy" or begin_anew):
             raise ConfigError(
                 "a pipeline that follows a log of somebody else's neither makes one anew nor does without",
