@@ -23,7 +23,7 @@ from walrelay.verify.report import TableResult
 from walrelay.verify.run import VerifyParts, verify
 
 __all__ = ["clickhouse", "clickhouse_spark", "place"]
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 TABLES = (
     "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TYPE pair AS (a int, b text, tags text[]);"
     " CREATE TABLE nested (id int PRIMARY KEY, feels mood, span int4range, spans int4multirange, twin pair, wide"
