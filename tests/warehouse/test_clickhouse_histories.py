@@ -21,7 +21,7 @@ from walrelay.destinations.clickhouse.destination import ClickHouseDestination
 from walrelay.model.schema import Column, TableSchema
 
 __all__ = ["clickhouse", "clickhouse_spark", "place"]
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 LANES = {"quick": Limits(unneeded_rows=4), "Spark's": Limits(quick_rows=0, block_bytes=0, unneeded_rows=4)}
 """Maintained whenever there is something to maintain."""
 
