@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.histories import INT4, INT8, Row, SmallLog
 from tests.warehouse.clickhouse_kit import ClickHouse, clickhouse, place
 from walrelay.config.settings import copy_settings
 from walrelay.destinations.base import DestinationContext
@@ -17,16 +18,14 @@ from walrelay.destinations.clickhouse.destination import ClickHouseDestination
 from walrelay.destinations.clickhouse.facts import Facts
 from walrelay.destinations.clickhouse.progress import Progress
 from walrelay.errors import DestinationUnreachableError
-from walrelay.testing.destination_contract import ContractSource
+from walrelay.model.names import TableName
+from walrelay.model.schema import Column, TableSchema
 
 __all__ = ["clickhouse", "place"]
-pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
-TABLES = """
-CREATE TABLE keyed (id int PRIMARY KEY, n int);
-CREATE TABLE loose (id int, n int);
-ALTER TABLE loose REPLICA IDENTITY FULL;
-CREATE PUBLICATION contract FOR TABLE keyed, loose;
-"""
+pytestmark = pytest.mark.timeout(600)
+ID, N = Column("id", INT8, attnum=1), Column("n", INT4, attnum=2)
+KEYED = TableSchema(1, TableName("public", "keyed"), (ID, N), ("id",), identity="default", identity_columns=("id",))
+LOOSE = TableSchema(2, TableName("public", "loose"), (ID, N), (), identity="full", identity_columns=("id", "n"))
 UNNEEDED = {"keyed": "countIf(_deleted = 1)", "loose": "countIf(_sign < 0)"}
 
 
@@ -60,40 +59,41 @@ class Table:
         return {name: sorted(id_ for (id_,) in found) for name, found in rows.items()}
 
 
+def put(id_: int) -> list[tuple[TableSchema, int, Row]]:
+    return [(one, 1, {"op": "insert", "row": {"id": id_, "n": 0}}) for one in (KEYED, LOOSE)]
+
+
+def taken(id_: int) -> list[tuple[TableSchema, int, Row]]:
+    named = {"old": {"id": id_, "n": None}, "old_kind": "key"}
+    whole = {"old": {"id": id_, "n": 0}, "old_kind": "row"}
+    return [(KEYED, 1, {"op": "delete", **named}), (LOOSE, 1, {"op": "delete", **whole})]
+
+
 def test_nothing_is_removed_before_its_position_is_recorded(
-    clickhouse: ClickHouse, place: str, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clickhouse: ClickHouse, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows go, which is written, and the server is lost before it is recorded. Then it comes again, cut at another
-    place: there is a batch at whose end it is not recorded yet."""
-    source, table = ContractSource(database, tmp_path, TABLES, ("keyed", "loose")), Table(clickhouse, place)
-    try:
-        for name in UNNEEDED:
-            source.do(f"INSERT INTO {name} SELECT g, 0 FROM generate_series(1, 9) g")
-        with table.opened() as destination:
-            for name in UNNEEDED:
-                source.copy(destination, name)
-        begun = source.batch().to
-        source.do(*(f"INSERT INTO {name} VALUES (10, 0)" for name in UNNEEDED))
-        middle = source.batch().to
-        source.do(*(f"DELETE FROM {name} WHERE id <> 5" for name in UNNEEDED))
-        end = source.batch().to
+    """Rows go and come, which is written, and the server is lost before it is recorded. Then it comes again, cut at
+    another place: there is a batch at whose end it is not recorded yet."""
+    table, log = Table(clickhouse, place), SmallLog(tmp_path / "log")
+    middle = log.commit([change for id_ in range(1, 10) for change in put(id_)])
+    end = log.commit([*(change for id_ in range(1, 10) if id_ != 5 for change in taken(id_)), *put(20)])
+    log.close_segment()
 
-        def lost(*_: Any) -> None:
-            raise DestinationUnreachableError("the server was lost")
+    def lost(*_: Any) -> None:
+        raise DestinationUnreachableError("the server was lost")
 
-        with table.opened() as destination, monkeypatch.context() as patched:
-            patched.setattr(Progress, "record", lost)
-            for after, to in ((begun, middle), (middle, end)):
-                with pytest.raises(DestinationUnreachableError):
-                    destination.write_events(source.batch(after, to))
-        assert table.ids() == {"keyed": [5], "loose": [5]}
-        assert table.unneeded() == {"keyed": 9, "loose": 9}, "still there"
+    with table.opened() as destination, monkeypatch.context() as patched:
+        patched.setattr(Progress, "record", lost)
+        for after, to in ((log.start, middle), (middle, end)):
+            with pytest.raises(DestinationUnreachableError):
+                destination.write_events(log.batch(after, to))
+    assert table.ids() == {name: [5, 20] for name in UNNEEDED}
+    assert table.unneeded() == dict.fromkeys(UNNEEDED, 8), "still there"
 
-        with table.opened() as destination:
-            destination.write_events(source.batch(begun, middle))
-            assert table.ids() == {"keyed": [5], "loose": [5]}, "what went does not come back"
-            destination.write_events(source.batch(middle, end))
-            assert table.ids() == {"keyed": [5], "loose": [5]}
-            assert table.unneeded() == {"keyed": 0, "loose": 0}, "and now nobody needs it"
-    finally:
-        source.close()
+    with table.opened() as destination:
+        destination.write_events(log.batch(log.start, middle))
+        assert table.ids() == {name: [5, 20] for name in UNNEEDED}, "what went does not come back"
+        assert table.unneeded() == dict.fromkeys(UNNEEDED, 8), "it may come again"
+        destination.write_events(log.batch(middle, end))
+        assert table.ids() == {name: [5, 20] for name in UNNEEDED}
+        assert table.unneeded() == dict.fromkeys(UNNEEDED, 0), "and now nobody needs it"
