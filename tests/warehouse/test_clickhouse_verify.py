@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import psycopg
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.faults.pipeline_kit import drop_slot
 from tests.integration.test_verify import ROWS as THINGS
 from tests.integration.test_verify import TABLES as TABLES_OF_THINGS
-from tests.warehouse.clickhouse_kit import ClickHouse, catch_up, clickhouse, clickhouse_spark, place
-from walrelay import PostgresSource, SqliteStore
-from walrelay.config.settings import copy_settings
+from tests.integration.verify_kit import Followed
+from tests.warehouse.clickhouse_kit import ClickHouse, clickhouse, place
 from walrelay.destinations.clickhouse.destination import ClickHouseDestination
 from walrelay.destinations.clickhouse.facts import Facts
 from walrelay.verify.report import TableResult
-from walrelay.verify.run import VerifyParts, verify
 
-__all__ = ["clickhouse", "clickhouse_spark", "place"]
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+__all__ = ["clickhouse", "place"]
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
 TABLES = (
     "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TYPE pair AS (a int, b text, tags text[]);"
     " CREATE TABLE nested (id int PRIMARY KEY, feels mood, span int4range, spans int4multirange, twin pair, wide"
@@ -82,40 +76,21 @@ PLANTED = {
 ALTERED = ("things", "nested", "pairs", "tokens", "words", "loose")
 
 
-@dataclass
-class Compared:
-    """A pipeline from a source into ClickHouse, and what is asked of it."""
+class Compared(Followed):
+    """Tables that a database of ClickHouse has from a source, and what is asked of it."""
 
-    url: str
-    clickhouse: ClickHouse
-    place: str
-    directory: Path
-    spark: SparkSession
-    facts: dict[str, Facts] = field(default_factory=dict)
-
-    @property
-    def slot(self) -> str:
-        return f"verify_{self.place}"
-
-    def sql(self, *statements: str) -> None:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            for statement in statements:
-                connection.execute(statement.encode())
+    def __init__(self, url: str, clickhouse: ClickHouse, place: str, directory: Path) -> None:
+        super().__init__(url, directory, ClickHouseDestination(clickhouse.url(place)))
+        self.clickhouse, self.place = clickhouse, place
+        self.facts: dict[str, Facts] = {}
 
     def follow(self) -> None:
-        destination = ClickHouseDestination(self.clickhouse.url(self.place))
-        catch_up(destination, self.directory, self.url, self.slot, self.spark)
+        super().follow()
         asked = f"SELECT name, comment FROM system.tables WHERE database = '{self.place}' AND engine = 'View'"
         self.facts = {name: Facts.parse(comment) for name, comment in self.clickhouse.ask(asked)}
 
-    def verify(self, *, repair: bool = False) -> dict[str, TableResult]:
-        store = SqliteStore(self.directory / "state.sqlite", "walrelay")
-        try:
-            source, destination = PostgresSource(self.url, publication="p"), self.clickhouse.url(self.place)
-            parts = (source, ClickHouseDestination(destination), store, str(self.directory / "log"), copy_settings())
-            return {one.name.name: one for one in verify(VerifyParts("walrelay", *parts), repair=repair).tables}
-        finally:
-            store.close()
+    def compare(self, *, repair: bool = False) -> dict[str, TableResult]:
+        return {one.name.name: one for one in self.verify(repair=repair).tables}
 
     def behind(self, table: str, *statements: str) -> None:
         """Behind everybody's back, in the table behind the view: `{s}` is that, `{name}` what a column is called."""
@@ -135,11 +110,11 @@ class Compared:
 
 
 @pytest.fixture
-def compared(
-    database: str, clickhouse: ClickHouse, place: str, clickhouse_spark: SparkSession, tmp_path: Path
-) -> Iterator[Compared]:
-    made = Compared(database, clickhouse, place, tmp_path, clickhouse_spark)
-    made.sql(TABLES, ROWS)
+def compared(database: str, clickhouse: ClickHouse, place: str, tmp_path: Path) -> Iterator[Compared]:
+    made = Compared(database, clickhouse, place, tmp_path)
+    made.sql(TABLES)
+    made.follow()
+    made.sql(ROWS)
     made.follow()
     # Versions, tombstones and rows that are taken away again.
     made.sql(
@@ -149,7 +124,7 @@ def compared(
     )
     made.follow()
     yield made
-    drop_slot(database, made.slot)
+    made.close()
 
 
 def plant(compared: Compared) -> None:
@@ -228,7 +203,7 @@ def assert_all_found(found: dict[str, TableResult]) -> None:
 
 
 def test_every_planted_difference_is_found_by_its_key_and_mended(compared: Compared) -> None:
-    assert {name: (one.status, one.reason) for name, one in compared.verify().items()} == dict.fromkeys(
+    assert {name: (one.status, one.reason) for name, one in compared.compare().items()} == dict.fromkeys(
         [*ALTERED, "empty"], ("equal", None)
     )
     before = compared.contents()
@@ -236,7 +211,7 @@ def test_every_planted_difference_is_found_by_its_key_and_mended(compared: Compa
     planted = compared.contents()
     assert all(planted[table] != before[table] for table in ALTERED), "readers of the views see what was planted"
 
-    found = compared.verify()
+    found = compared.compare()
     assert {name: one.status for name, one in found.items()} == {
         **dict.fromkeys(ALTERED, "different"),
         "empty": "equal",
@@ -244,10 +219,10 @@ def test_every_planted_difference_is_found_by_its_key_and_mended(compared: Compa
     assert_all_found(found)
     assert compared.contents() == planted, "looking changes nothing"
 
-    mended = compared.verify(repair=True)
+    mended = compared.compare(repair=True)
     assert {one.status for one in mended.values()} == {"equal"}, mended
     assert compared.contents() == before, "by a reader's own word"
-    assert {one.status for one in compared.verify().values()} == {"equal"}
+    assert {one.status for one in compared.compare().values()} == {"equal"}
     left = compared.clickhouse.ask(
         f"SELECT name FROM system.tables WHERE database = '{compared.place}' AND name LIKE '%look%'"
     )
@@ -260,12 +235,12 @@ def test_every_planted_difference_is_found_by_its_key_and_mended(compared: Compa
         "ALTER TABLE {s} DELETE WHERE {id} = 200",
         "INSERT INTO {s} ({id}, _version) SELECT 1000, (SELECT max(_version) + 1 FROM {s})",
     )
-    again = told(compared.verify()["things"])
+    again = told(compared.compare()["things"])
     assert again == {1: ("changed", ("name",)), 2: ("changed", ("name",)), 200: ("missing", ()), 1000: ("extra", ())}
-    assert {one.status for one in compared.verify(repair=True).values()} == {"equal"}
+    assert {one.status for one in compared.compare(repair=True).values()} == {"equal"}
     assert compared.contents() == before
     compared.sql("UPDATE things SET name = 'on' WHERE id < 5; DELETE FROM things WHERE id = 200; DELETE FROM loose")
     compared.follow()
-    assert {name: (one.status, one.reason) for name, one in compared.verify().items()} == dict.fromkeys(
+    assert {name: (one.status, one.reason) for name, one in compared.compare().items()} == dict.fromkeys(
         [*ALTERED, "empty"], ("equal", None)
     )
