@@ -106,13 +106,16 @@ class ApplyWorker:
 
     def tick(self) -> None:
         """The boundary between two batches, also when no batch comes; and the batch that has become due."""
+        rests = False
         if self._every and time.monotonic() >= self._due_at:
             if (end := self.log.end()) > self.position:
                 self.take(end)
             else:
-                self._burst.rests()
+                rests = True
         if self._lock.acquire(blocking=False):
             try:
+                if rests:
+                    self._burst.rests()
                 self._look_after_flights()
                 self._boundary()
             finally:
