@@ -19,11 +19,12 @@ from walrelay.model.schema import PgType, TableSchema
 
 FIRST_OWN_OID = 16_384
 """Below are the types that every server has, under the same numbers."""
-PLAIN = frozenset(
-    "bool int2 int4 int8 oid xid8 float4 float8 numeric money text varchar bpchar char name bytea date time timetz"
-    " timestamp timestamptz interval uuid json jsonb inet cidr macaddr macaddr8 bit varbit point lseg box path polygon"
-    " line circle pg_lsn tsvector".split()
-)
+PLAIN = frozenset({
+    "bool", "int2", "int4", "int8", "oid", "xid8", "float4", "float8", "numeric", "money", "text", "varchar",
+    "bpchar", "char", "name", "bytea", "date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid",
+    "json", "jsonb", "inet", "cidr", "macaddr", "macaddr8", "bit", "varbit", "point", "lseg", "box", "path",
+    "polygon", "line", "circle", "pg_lsn", "tsvector",
+})  # fmt: skip
 """Of Postgres' own types those whose bytes every version reads as it writes them, whatever the value. Not xml, which is
 read anew by whoever takes it; not tsquery, of which a server refuses some that it has written."""
 
