@@ -32,7 +32,6 @@ NAMES: Final = frozenset(
         "destination.committed",
         "destination.ddl",
         "destination.piece",
-        "destination.piece_committed",
         "destination.staged",
         "progress.before_record",
         "progress.after_record",
