@@ -76,6 +76,7 @@ class Building:
 
     def drop(self, connection: Connection) -> None:
         """This one, and what attempts before it have left."""
+        run(connection, f"DROP TABLE IF EXISTS {place(self.name)}")
         question = f"{_UNFINISHED} AND n.nspname = %s AND (c.relname = %s OR pg_catalog.starts_with(c.relname, %s))"
         name = f"{BUILDING}{self.schema.id}"
         values = (BUILDING, MARK + self.pipeline_id, self.schema.name.schema, name, f"{name}_")
