@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings
 
 from walrelay.config.loading import Loaded
 from walrelay.config.settings import CaptureSettings, CopySettings, capture_settings, copy_settings
-from walrelay.control.config_check import source_of, target_path
+from walrelay.control.config_check import check, source_of, target_path
 from walrelay.control.stores import log_of, open_store
 from walrelay.destinations.base import Destination
 from walrelay.destinations.urls import destination_from_url
@@ -27,16 +27,18 @@ S = TypeVar("S", bound=BaseSettings)
 def composed(loaded: Loaded, destination: Destination, listener: Listener) -> Iterator[Pipeline]:
     """The pipeline that the configuration describes, with its store open, which is made when it is not there."""
     config = loaded.config
+    check(loaded)
     pipeline = _pipeline(loaded, destination, listener)
     if config.pipeline.mode == "copy":
         yield pipeline
         return
-    config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    url = config.store.url
-    with loaded.blaming("store", "url"):
-        store = open_store(config.state, None if url is None else url.get_secret_value(), config.id)
-    pipeline.store = store
+    url = None if config.store.url is None else config.store.url.get_secret_value()
+    if url is None:
+        config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store = open_store(config.state, url, config.id)
     try:
+        pipeline.store = store
+        config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield pipeline
     finally:
         store.close()
