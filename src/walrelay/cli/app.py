@@ -104,7 +104,9 @@ def replicate(
     pipeline_id: Annotated[
         str | None, typer.Option("--id", help="The pipeline's name in its state. [default: the publication's]")
     ] = None,
-    slot: Annotated[str | None, typer.Option(help="The replication slot. [default: walrelay_<publication>]")] = None,
+    slot: Annotated[
+        str | None, typer.Option(help="The replication slot. [default: one of its own, walrelay_<publication>_…]")
+    ] = None,
     ack: Annotated[
         str | None,
         typer.Option(help="log or destination: what Postgres may forget. [default: destination, log on s3://…]"),
