@@ -45,6 +45,8 @@ store:
   twice or more) a later one wins, key by key; lists are replaced. Every key has a variable of its own, in the
   tables below. What is a mapping or a list in a file is YAML in the variable too:
   `WALRELAY_SPARK='{spark.driver.memory: 2g}'`. A variable that is empty says nothing.
+- An option that a hint of walrelay's names is a key here: `--accept-timeline 2` is `--set log.accept_timeline=2`, and
+  `walrelay run` has `--begin-anew` itself.
 - **References.** In any text of a file or a variable `${NAME}` stands for a variable of the environment,
   `${NAME:-default}` has a default, and `${file:/run/secrets/x}` stands for the content of a file, as does a whole
   value `file:/run/secrets/x` (but in `spark` and `log.location`, which have such values of their own). `$${` is `${`
