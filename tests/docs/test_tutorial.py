@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.docs.pages import Walk, blocks_of, runnable, sharing_spark
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(900)]
 FIRST, OWN = "docs/tutorial/first-pipeline.md", "docs/tutorial/stores-and-destinations.md"
 EXCUSED = {
     "python3 -m venv": "the environment of the tests has it",
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert running.stdin is not None and running.stdout is not None
     try:
         for _ in range(2):
-            assert select.select([running.stdout], [], [], 120)[0], "the server printed nothing"
+            assert select.select([running.stdout], [], [], 300)[0], "the server printed nothing"
             name, value = re.fullmatch(r"export (\w+)=['\"](.*)['\"]\n", running.stdout.readline()).groups()  # type: ignore[union-attr]
             monkeypatch.setenv(name, os.path.expandvars(value))
         yield tmp_path
