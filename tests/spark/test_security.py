@@ -17,13 +17,14 @@ from walrelay.postgres.source import PostgresSource
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 HOSTILE = "x\"'; DROP TABLE victim; --"
 QUOTED = '"' + HOSTILE.replace('"', '""') + '"'
+KIND = QUOTED.replace("x", "kind")
 
 
 def test_hostile_names_are_names_and_no_password_stays_anywhere(live: Live, tmp_path: Path) -> None:
     live.sql(
         "CREATE TABLE victim (id int PRIMARY KEY); INSERT INTO victim VALUES (1)",
-        f"CREATE TYPE {QUOTED} AS ENUM ('a', 'b')",
-        f"CREATE TABLE {QUOTED} ({QUOTED} int PRIMARY KEY, kind {QUOTED})",
+        f"CREATE TYPE {KIND} AS ENUM ('a', 'b')",
+        f"CREATE TABLE {QUOTED} ({QUOTED} int PRIMARY KEY, kind {KIND})",
         f"INSERT INTO {QUOTED} VALUES (1, 'a'), (2, 'b')",
         f"CREATE PUBLICATION {QUOTED} FOR TABLE victim, {QUOTED}",
     )
