@@ -83,6 +83,6 @@ def test_the_tutorials_work_as_they_stand(folder: Path, spark: SparkSession, wit
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and re.search(r"\d passed", done.stdout), done.stdout
     with psycopg.connect(os.environ["SOURCE"], autocommit=True) as connection:
-        connection.execute("SELECT pg_drop_replication_slot('own')")
+        connection.execute("SELECT pg_drop_replication_slot('walrelay_own')")
         first.run(cleaning)
         assert connection.execute("SELECT count(*) FROM pg_replication_slots").fetchone() == (0,)
