@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from walrelay.changes.spark_failures import spark_failures
@@ -35,6 +36,8 @@ class LazyAddress:
     """The address of a log for a session that is started when somebody needs it. For several threads."""
 
     def __init__(self, spark: Callable[[], SparkSession], url: str) -> None:
+        if "://" not in url:  # the session's processes may have been started in another directory
+            url = str(Path(url).absolute())
         self.location = public_url(url)
         self._spark = spark
         self._url = url
