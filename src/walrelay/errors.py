@@ -75,6 +75,13 @@ class MissingExtraError(ConfigError):
     code = "config.missing_extra"
 
 
+class KernelsHomelessError(ConfigError):
+    """The decoder is compiled once, and what comes of it cannot be kept anywhere."""
+
+    code = "config.no_place_for_kernels"
+    default_hint = "Set NUMBA_CACHE_DIR to a directory that this user may write to."
+
+
 class SourceError(WalrelayError):
     """Something about the source, the Postgres server."""
 
