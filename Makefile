@@ -170,6 +170,8 @@ lock: ## write requirements/*.lock anew from pyproject.toml (UPGRADE=1 for newer
 	"$$@" $(LOCK_PROJECT) -o requirements/base.lock; \
 	"$$@" $(LOCK_PROJECT) --extra demo -o requirements/demo.lock; \
 	"$$@" $(LOCK_PROJECT) --extra dev -o requirements/dev.lock; \
+	"$$@" $(LOCK) --constraints requirements/dev.lock pyproject.toml --extra image -o requirements/image.lock; \
+	"$$@" $(LOCK) --constraints requirements/dev.lock requirements/backend.txt -o requirements/backend.lock; \
 	"$$@" $(LOCK_PROJECT) --extra bench -o requirements/bench.lock; \
 	"$$@" $(LOCK) --constraints requirements/spark43.txt pyproject.toml --extra dev -o requirements/spark43.lock; \
 	"$$@" $(LOCK) requirements/peers.txt -o requirements/peers.lock; \
