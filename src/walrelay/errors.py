@@ -529,6 +529,13 @@ class OtherDestinationError(DestinationError):
     begins_anew = True
 
 
+class DestinationNewerError(DestinationError):
+    """A newer walrelay has written the destination."""
+
+    code = "destination.newer_format"
+    default_hint = "Use the version of walrelay that wrote the destination, or a newer one; or choose another place."
+
+
 class NotDurableError(DestinationError):
     """The destination took something but did not make it durable."""
 
