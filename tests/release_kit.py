@@ -1,14 +1,15 @@
 """A server that stands where an earlier one stood when a release wrote its state, log and destination.
 
-A slot cannot be kept in a file, but what a release wrote must be read as it wrote it. So it is the server that is made
-to fit: a new one runs the same statements from the same transaction and object number on, is given the earlier one's
-identity, and its WAL begins where the other's began. A slot made there has not yet reached the end of the kept log.
+What a release wrote must be read as it wrote it, and walrelay knows a server by its identity, its slot, and by what is
+in its WAL at the log's end. So these are kept too, as files, and they are small. The tables are not: a new server runs
+the same statements from the same transaction and object number on, and then gets the WAL of the other one.
 """
 
 from __future__ import annotations
 
 import json
-import struct
+import os
+import shutil
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,9 @@ OWNER = "relay"
 _NUMBERS = ("-x", "10000", "-o", "30000")
 """Of the first transaction and the first object, whatever the server's own set-up has used."""
 _WAL = ("-l", "000000010000000100000000")
-"""The WAL begins at 1/0: what the script has written before was at a lower position."""
+"""The WAL begins at 1/0, so that what is kept of it is short, whatever was written before."""
+_KEPT = ("global/pg_control", "pg_wal", "pg_replslot", "pg_logical/snapshots")
+"""What of a server's files is its own."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,6 @@ class Release:
     """What a release has left: `statements` were run in three parts, of which its pipeline has taken in two."""
 
     directory: Path
-    identifier: int
     head: Lsn
     """Where the log ends."""
     statements: tuple[str, ...]
@@ -49,7 +51,7 @@ class Release:
 def release(name: str) -> Release:
     directory = RELEASES / name
     facts = json.loads((directory / "facts.json").read_text())
-    return Release(directory, facts["system_identifier"], Lsn.parse(facts["head"]), statements())
+    return Release(directory, Lsn.parse(facts["head"]), statements())
 
 
 def statements() -> tuple[str, ...]:
@@ -72,13 +74,33 @@ def server_of(kept: Release) -> Iterator[EmbeddedPostgres]:
         for part in kept.statements:
             run(server, part)
         server.stop()
-        identify(data_of(server), kept.identifier)
-        reset(server, *_WAL)
-        with psycopg.connect(server.url, autocommit=True) as connection:
-            connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (SLOT,))
-            while end_of(server) <= kept.head:
-                connection.execute("SELECT pg_logical_emit_message(false, 'filling', repeat('x', 10000))")
+        plant(data_of(server), kept.directory / "server.tar.xz")
+        server.start()
         yield server
+
+
+def keep(data: Path, to: Path) -> None:
+    """What of a stopped server's files makes it the one that it is."""
+    with tarfile.open(to, "w:xz") as archive:
+        for name in _KEPT:
+            archive.add(data / name, name, filter=of_nobody)
+
+
+def plant(data: Path, kept: Path) -> None:
+    """Make a stopped server the one that was kept."""
+    owner = data.stat()
+    for name in _KEPT[1:]:
+        shutil.rmtree(data / name)
+    with tarfile.open(kept) as archive:
+        archive.extractall(data, filter="data")
+        for name in archive.getnames():
+            os.chown(data / name, owner.st_uid, owner.st_gid)
+
+
+def of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
 
 
 def begin_wal(server: EmbeddedPostgres) -> None:
@@ -104,42 +126,3 @@ def run(server: EmbeddedPostgres, script: str) -> None:
 def owner_url(server: EmbeddedPostgres) -> str:
     """As the role under which the pipeline runs."""
     return server.url.replace("postgres@", f"{OWNER}@")
-
-
-def end_of(server: EmbeddedPostgres) -> Lsn:
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        row = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
-    assert row is not None
-    return Lsn.parse(row[0])
-
-
-def identifier_of(server: EmbeddedPostgres) -> int:
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        row = connection.execute("SELECT system_identifier FROM pg_control_system()").fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def identify(data: Path, identifier: int) -> None:
-    """Give a stopped server another identity: the first field of its control file, which ends with a checksum."""
-    file = data / "global" / "pg_control"
-    body = bytearray(file.read_bytes())
-    at = _checksum_at(body)
-    body[:8] = struct.pack("=Q", identifier)
-    body[at : at + 4] = struct.pack("=I", _crc32c(body[:at]))
-    with file.open("r+b") as opened:  # in place: owner and mode stay
-        opened.write(body)
-
-
-def _checksum_at(body: bytearray) -> int:
-    """Where the checksum of all that is before it stands; which version of Postgres has it where need not be known."""
-    return next(at for at in range(64, 1024, 4) if struct.unpack_from("=I", body, at)[0] == _crc32c(body[:at]))
-
-
-def _crc32c(body: bytes | bytearray) -> int:
-    crc = 0xFFFFFFFF
-    for byte in body:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF

@@ -78,14 +78,14 @@ def test_a_pipeline_of_an_earlier_release_goes_on(
     taken = Taken(kept, server, tmp_path, spark)
     assert LogReader(taken.log).head() == kept.head
     assert sorted(taken.phases().values()) == ["errored", "ready", "ready", "ready"]
-    assert taken.rows("SELECT count(*), max(id) FROM orders") == [(210, 220)], "the rest is in the log alone"
+    assert taken.rows("SELECT count(*), max(id) FROM public.orders") == [(210, 220)], "the rest is in the log alone"
     run(server, f"GRANT SELECT ON secrets TO {OWNER};\n")
 
     taken.run()
 
     assert taken.heard.started == ["public.secrets"], "no table is copied again but the one that never was"
-    assert taken.rows("SELECT detail::VARCHAR FROM orders WHERE id = 100") == [('{"late": true}',)]
-    assert taken.rows("SELECT remark FROM customers WHERE id = 51") == [("came late",)]
+    assert taken.rows("SELECT detail::VARCHAR FROM public.orders WHERE id = 100") == [('{"late": true}',)]
+    assert taken.rows("SELECT remark FROM public.customers WHERE id = 51") == [("came late",)]
     assert all(one.agrees for one in compare(taken.source, taken.file))
     assert set(taken.phases().values()) == {"ready"}
 
