@@ -40,11 +40,14 @@ from walrelay.log.storage import open_storage
 from walrelay.log.view import LogView
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import Ready, SyncDone
 from walrelay.model.progress import Apply
 from walrelay.model.special import Special
+from walrelay.model.table_options import TableOptions
 from walrelay.postgres.catalog import PublishedTable
 from walrelay.postgres.source import PostgresSource
+from walrelay.shaping.shaping import Shaping, refuse_twins
 from walrelay.sources.base import Contents, FeedOrder, Source
 from walrelay.sources.feed import Feed
 from walrelay.sources.postgres import PublishedDatabase
@@ -111,6 +114,7 @@ class Pipeline:
         migrate_source: bool = False,
         begin_anew: bool = False,
         follow: bool = False,
+        tables: Mapping[str, TableOptions] | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise ConfigError(f"no such mode: {mode}", hint=f"This version has: {', '.join(get_args(Mode))}.")
@@ -142,6 +146,7 @@ class Pipeline:
         self.source = replace(source, stall_timeout=self.settings.stall_timeout)
         self._source: Source = PublishedDatabase(self.source, self.slot, self.capture, follow, migrate_source)
         self.begin_anew = begin_anew
+        self._shaping = Shaping(tables)
         self._given = spark
         self._spark_settings = spark_settings
         self._listener: Listener = listener or Silent()
@@ -301,7 +306,7 @@ class Pipeline:
             self.store.load_table_replication_states()
             self.store.load_table_schemas()
             self.store.store_fact(WHOLE_PIPELINE, ENDED, None)
-            found = self._source.contents(self._stopping)  # raises when there is nothing
+            found = self._contents()  # raises when there is nothing
             notify, ends = self._listener.notice, until is not None
             process = self._source.feed(FeedOrder(location, self.settings, ends, notify))
             before = self._treated(location)
@@ -361,6 +366,15 @@ class Pipeline:
         found = self.store.get_facts(DESTINATION).get(WHOLE_PIPELINE)
         return None if found is None else Identity(**found)
 
+    def _contents(self, *, sizes: bool = False) -> Contents:
+        """What the source has of the tables that are wanted, whose options can be honoured."""
+        found = self._source.contents(self._stopping, sizes=sizes)
+        if not self._shaping:
+            return found
+        tables = tuple(table for table in found.tables if self._shaping.includes_name(table.name))
+        refuse_twins(self._shaping, (table.name for table in tables))
+        return replace(found, tables=tables)
+
     def _context(self, found: Contents) -> DestinationContext:
         runs_on = self.mode != "copy"
         return DestinationContext(
@@ -375,11 +389,16 @@ class Pipeline:
             source_id=found.identity,
             source_name=self._source.location,
             pipeline_name=unique_name(self.store, self.id) if runs_on else None,
-            tables={table.id: table.name for table in found.tables},
-            names=lambda tables: self._source.names(tables, self._stopping),
+            tables={table.id: self._shaping.shaped_name(table.name) for table in found.tables},
+            names=self._names,
             enum_labels=lambda types: self._source.enum_labels(types, self._stopping),
             expected=self._remembered_destination() if runs_on else None,
         )
+
+    def _names(self, tables: Collection[TableId]) -> dict[TableId, TableName] | None:
+        """What the destination is to call these tables now."""
+        found = self._source.names(tables, self._stopping)
+        return None if found is None else {table: self._shaping.shaped_name(name) for table, name in found.items()}
 
     def _live_parts(
         self,
@@ -414,6 +433,7 @@ class Pipeline:
             staging=staging,
             listener=self._listener,
             stopping=self._stopping,
+            shaping=self._shaping,
         )
 
     def _wait_for_log(self, process: Feed, location: str) -> Lineage | None:
@@ -428,7 +448,7 @@ class Pipeline:
         begun = time.monotonic()
         with self.store.acquire_pipeline_lock():
             self._refuse_to_forget()
-            found = self._source.contents(self._stopping, sizes=True)
+            found = self._contents(sizes=True)
             storage = found.storage
             self._listener.run_started({table.name: storage[table.id].rows_estimate for table in found.tables})
             self.destination.startup(self._context(found))

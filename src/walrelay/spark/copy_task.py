@@ -11,6 +11,7 @@ from walrelay.changes.rows import LandedFile
 from walrelay.decode.base import Tally, Target
 from walrelay.decode.table import TableDecoder
 from walrelay.destinations.landing import Landing, landable
+from walrelay.model.lsn import Lsn
 from walrelay.model.ranges import CtidRange
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import SpecialValues
@@ -18,6 +19,8 @@ from walrelay.postgres.connection import connect
 from walrelay.postgres.copy import copy_rows
 from walrelay.postgres.snapshot import import_snapshot
 from walrelay.postgres.source import PostgresSource
+from walrelay.shaping.plan import Plan
+from walrelay.shaping.rows import ShapingDecoder
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,9 @@ class CopyTask:
     """Where files land; None to decode and drop."""
     keeps_files: bool = False
     """Whether they stay (`Capabilities.keeps_files`)."""
+    plan: Plan | None = field(default=None, repr=False)
+    """What is done to the rows before they land."""
+    snapshot_lsn: Lsn | None = None
 
 
 @dataclass
@@ -56,8 +62,13 @@ def range_batches(
     connection = connect(task.source, application=task.application)
     try:
         import_snapshot(connection, task.snapshot)
-        decoder = TableDecoder(task.schema, tally, keys=keys)
-        for rows in copy_rows(connection, task.schema, part, chunk_bytes=task.chunk_bytes):
+        decoder: TableDecoder | ShapingDecoder
+        if task.plan is None:
+            asked, decoder = task.schema, TableDecoder(task.schema, tally, keys=keys)
+        else:
+            asked = task.plan.read
+            decoder = ShapingDecoder(task.plan, tally, keys=keys, snapshot_lsn=task.snapshot_lsn)
+        for rows in copy_rows(connection, asked, part, chunk_bytes=task.chunk_bytes):
             yield decoder.decode(rows)
     finally:
         connection.close()

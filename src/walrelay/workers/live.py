@@ -60,7 +60,9 @@ class LiveRun:
         self._reports = ReportBook(parts.listener)
         # In mode `changes` there is no copy to fall back on.
         rule = QuarantineRule(parts.store, parts.settings.on_bad_changes if parts.copies else "error")
-        self._writer = EventWriter(parts.log, parts.destination, parts.store, rule)
+        self._writer = EventWriter(
+            parts.log, parts.destination, parts.store, rule, shaping=parts.shaping, staging=parts.staging
+        )
         self._desk = CommandDesk(parts.store, parts.listener.notice)
         complete_from = self._check_lineage()
         self._take_reader_over()

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import BoundedSemaphore, Event
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ from walrelay.postgres.rights import naming_grants
 from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot
 from walrelay.postgres.source import PostgresSource
+from walrelay.shaping.shaping import Shaping
 from walrelay.spark.copy_job import JobName, LandedCopy, run_copy_job
 from walrelay.spark.copy_task import CopyTask
 from walrelay.spark.session import forget_dead_workers
@@ -80,6 +81,7 @@ class CopyRun:
     """Where to keep what the catalog says of a table, when somebody will look whether that has changed."""
     follows: bool = False
     """Whether changes come after the copies."""
+    shaping: Shaping = field(default_factory=Shaping)
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             fingerprint = _fingerprint(run, table, snapshot)
             if run.follows:
                 refuse_odd_leaves(snapshot.connection, table.id, table.name, run.source.publication)
-            run.destination.drop_table_for_copy(schema)
+            shaped = run.shaping.shaped(schema)
+            run.destination.drop_table_for_copy(shaped)
             run.store.clear_table_copy_state(table.id)
             run.set_phase(table.id, DataSync())
             seen_lsn = inserted_lsn(snapshot.connection)
@@ -130,8 +133,8 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             landed = _landed(run, table, task, ranges, snapshot)
             cut = standby_cut(schema, snapshot)
         run.listener.table_writing(table.name, landed.rows)
-        rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)
-        written = run.destination.write_table_rows(schema, rows).insist(f"the copy of {table.name}")
+        rows = TableRows(shaped, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)
+        written = run.destination.write_table_rows(shaped, rows).insist(f"the copy of {table.name}")
         treated = landed.treated + written.treated.get(table.id, Counter[Special]())
         record_copy(run.store, table.id, treated)
         run.store.store_table_schema(schema, snapshot.lsn)
@@ -196,4 +199,6 @@ def _task(run: CopyRun, *, schema_of: TableSchema, snapshot: Snapshot, applicati
         application=application,
         directory=str(directory) if run.destination.capabilities.lands_files else None,
         keeps_files=run.destination.capabilities.keeps_files,
+        plan=run.shaping.plan(schema_of),
+        snapshot_lsn=snapshot.lsn,
     )
