@@ -45,9 +45,11 @@ from walrelay.model.phases import Ready, SyncDone
 from walrelay.model.progress import Apply
 from walrelay.model.special import Special
 from walrelay.model.table_options import TableOptions
-from walrelay.postgres.catalog import PublishedTable
+from walrelay.postgres.catalog import PublishedTable, read_schema
+from walrelay.postgres.connection import connect
 from walrelay.postgres.source import PostgresSource
-from walrelay.shaping.shaping import Shaping, refuse_twins
+from walrelay.shaping.agreement import agree, check_options, check_shapes
+from walrelay.shaping.shaping import Shaping
 from walrelay.sources.base import Contents, FeedOrder, Source
 from walrelay.sources.feed import Feed
 from walrelay.sources.postgres import PublishedDatabase
@@ -369,10 +371,16 @@ class Pipeline:
     def _contents(self, *, sizes: bool = False) -> Contents:
         """What the source has of the tables that are wanted, whose options can be honoured."""
         found = self._source.contents(self._stopping, sizes=sizes)
-        if not self._shaping:
-            return found
         tables = tuple(table for table in found.tables if self._shaping.includes_name(table.name))
-        refuse_twins(self._shaping, (table.name for table in tables))
+        check_options(self._shaping, (table.name for table in tables))
+        names = {table.id: table.name for table in tables}
+        agree(self.store, self._shaping, names, self._listener.notice)
+        shaped = [table for table in tables if self._shaping.fingerprint(table.name)]
+        if shaped:
+            unknown, publication = self.settings.unknown_types, self.source.publication
+            with connect(self.source, application="walrelay options", stopping=self._stopping) as connection:
+                schemas = [read_schema(connection, table, unknown, publication=publication) for table in shaped]
+            check_shapes(self._shaping, schemas)
         return replace(found, tables=tables)
 
     def _context(self, found: Contents) -> DestinationContext:

@@ -29,6 +29,14 @@ class KeptRowsTruncatedError(WalrelayError):
     copies_again = True
 
 
+class SchemaChangedError(WalrelayError):
+    """A table was altered, and its options say that this is not to be followed."""
+
+    code = "table.schema_changed"
+    default_hint = "`walrelay resync` copies the table again, with its new columns; or set on_schema_change to follow."
+    copies_again = True
+
+
 def refused(schema: TableSchema, option: str, why: str, hint: str | None = None) -> TableOptionError:
     """The option of this table, and what is wrong with it."""
     context = {"table": str(schema.name), "table_id": schema.id, "option": option}

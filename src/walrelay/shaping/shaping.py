@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 
 from walrelay.errors import ConfigError
@@ -95,16 +95,3 @@ class Shaping:
             )
         shaping = [name for name in options.said() if name not in RUNNING]
         return plan_for(schema, options) if shaping else None
-
-
-def refuse_twins(shaping: Shaping, names: Iterable[TableName]) -> None:
-    """Raise when two tables would be one at the destination."""
-    seen: dict[TableName, TableName] = {}
-    for name in names:
-        shaped = shaping.shaped_name(name)
-        if shaped in seen:
-            raise TableOptionError(
-                f"rename: both {seen[shaped]} and {name} would be called {shaped}",
-                context={"table": str(name), "option": "rename"},
-            )
-        seen[shaped] = name

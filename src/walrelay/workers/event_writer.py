@@ -19,6 +19,7 @@ from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import Special
+from walrelay.shaping.schema_changes import check_schema_changes
 from walrelay.shaping.shaped_log import ShapedBatch, shaped_batch
 from walrelay.shaping.shaping import Shaping
 from walrelay.stores.base import PipelineStore
@@ -76,6 +77,7 @@ class EventWriter:
         entries = batch.entries()
         quarantine = self._rule.within(batch, entries)
         self._rule.check(batch, quarantine)
+        check_schema_changes(self._shaping, self._store, batch, entries)
         self._keep_shapes(batch, entries)
         shaped = self._shaped(batch)
         try:

@@ -31,6 +31,7 @@ from walrelay.postgres.rights import naming_grants
 from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot
 from walrelay.postgres.source import PostgresSource
+from walrelay.shaping.agreement import remember
 from walrelay.shaping.shaping import Shaping
 from walrelay.spark.copy_job import JobName, LandedCopy, run_copy_job
 from walrelay.spark.copy_task import CopyTask
@@ -138,6 +139,7 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
         treated = landed.treated + written.treated.get(table.id, Counter[Special]())
         record_copy(run.store, table.id, treated)
         run.store.store_table_schema(schema, snapshot.lsn)
+        remember(run.store, run.shaping, table.id, table.name)
         if run.fingerprints is not None and fingerprint is not None:
             run.fingerprints.put(fingerprint, snapshot.lsn)
         run.set_phase(table.id, FinishedCopy())

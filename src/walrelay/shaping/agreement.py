@@ -1,0 +1,71 @@
+"""At a pipeline's start: whether the options of its tables can be honoured, and whether what was copied under others
+must be copied again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from walrelay.model.names import TableId, TableName
+from walrelay.model.phases import Ready, SyncDone
+from walrelay.model.schema import TableSchema
+from walrelay.shaping.failures import TableOptionError
+from walrelay.shaping.shaping import Shaping
+from walrelay.stores.base import StateStore
+from walrelay.stores.facts import SHAPED, wish
+
+UNAVAILABLE = {
+    "on_removed": ("drop", "a table that leaves the publication stays in the destination in this version"),
+}
+"""Options of which this version does not know a value: that is said, and never passed over."""
+
+
+def check_options(shaping: Shaping, names: Iterable[TableName]) -> None:
+    """Raises for options that are not there, and for tables that would be one at the destination."""
+    seen: dict[TableName, TableName] = {}
+    for name in names:
+        options = shaping.options(name)
+        for option, (value, why) in UNAVAILABLE.items():
+            if getattr(options, option) == value:
+                raise _refused(name, option, f"{why}", f"Leave out {option}: {value}.")
+        if options.special_values is not None:
+            hint = "Set special_values of the pipeline, which is for all tables."
+            raise _refused(name, "special_values", "a table has no policy of its own in this version", hint)
+        shaped = shaping.shaped_name(name)
+        if shaped in seen:
+            raise _refused(name, "rename", f"{seen[shaped]} would be called {shaped} as well")
+        seen[shaped] = name
+
+
+def _refused(name: TableName, option: str, why: str, hint: str | None = None) -> TableOptionError:
+    return TableOptionError(f"{option} of {name}: {why}", hint=hint, context={"table": str(name), "option": option})
+
+
+def check_shapes(shaping: Shaping, schemas: Iterable[TableSchema]) -> None:
+    """Raises for what cannot be done to tables as they are now."""
+    for schema in schemas:
+        shaping.plan(schema)
+
+
+def remember(store: StateStore, shaping: Shaping, table: TableId, name: TableName) -> None:
+    """Under which options the table's rows came to the destination."""
+    made = shaping.fingerprint(name)
+    known = store.get_facts(SHAPED).get(table)
+    if made or known:
+        store.store_fact(table, SHAPED, {"name": [name.schema, name.name], "fingerprint": made})
+
+
+def agree(
+    store: StateStore, shaping: Shaping, tables: Mapping[TableId, TableName], notify: Callable[[str], None]
+) -> None:
+    """Have tables copied again whose rows came under other options than are given now. One that was renamed meanwhile
+    keeps those of its old name, or is refused later."""
+    facts, phases = store.get_facts(SHAPED), store.get_table_replication_states()
+    earlier = {table: TableName(*fact["name"]) for table, fact in facts.items()}
+    shaping.bind({table: name for table, name in earlier.items() if table in tables and tables[table] != name})
+    for table, name in tables.items():
+        if not isinstance(phases.get(table), Ready | SyncDone) or earlier.get(table, name) != name:
+            continue
+        before = facts[table]["fingerprint"] if table in facts else ""
+        if before != shaping.fingerprint(name):
+            notify(f"{name} is copied again: its options are others than those that its rows came under")
+            wish(store, table, "resync")

@@ -1,0 +1,119 @@
+"""Options of tables, on both roads, in a pipeline that runs: what the destination holds is what they make of the
+source's rows."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psycopg
+import pytest
+
+from tests.spark.live_kit import Live
+from walrelay.errors import ConfigError
+from walrelay.model.table_options import Hash, KeepLast, Rename, TableOptions, WithConstant, WithNull
+from walrelay.shaping.failures import TableOptionError
+
+CUSTOMERS = """
+CREATE TABLE customers (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(), name text, email text, card text, born date, score numeric(8,2),
+    secret text, seen_at timestamptz);
+CREATE TABLE plain (id int PRIMARY KEY, a text);
+CREATE TABLE audit_log (id int PRIMARY KEY, a text);
+CREATE PUBLICATION p FOR TABLE customers, plain, audit_log;
+INSERT INTO customers (name, email, card, born, score, secret, seen_at)
+    SELECT 'n' || g, 'mail' || g || '@example.com', '4000' || g, '2000-01-01'::date + g, g * 1.25, 'hush' || g,
+        timestamptz '2020-01-01' + g * interval '1 hour' FROM generate_series(1, 50) g;
+INSERT INTO plain SELECT g, 'a' || g FROM generate_series(1, 10) g;
+INSERT INTO audit_log VALUES (1, 'x');
+"""
+CHANGES = """
+UPDATE customers SET email = 'new' || email, card = NULL WHERE name LIKE '%3';
+DELETE FROM customers WHERE name LIKE '%4';
+INSERT INTO customers (name, email, card, born, score, secret) VALUES ('é', NULL, '77', NULL, NULL, 'hush');
+UPDATE customers SET id = gen_random_uuid() WHERE name LIKE '%5';
+UPDATE plain SET a = a || '!';
+INSERT INTO audit_log VALUES (2, 'y');
+"""
+OPTIONS = {
+    "customers": TableOptions(
+        rename=Rename(schema="raw", table="{schema}_{table}", columns={"name": "full_name"}),
+        leave_out=("secret",),
+        hash=Hash(("id", "email", "born", "score", "seen_at"), salt="pepper"),
+        mask={"card": KeepLast(2)},
+    ),
+    "audit_*": TableOptions(include=False),
+}
+
+
+def rows_in(file: Path, question: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(str(file), read_only=True) as connection:
+        return connection.execute(question).fetchall()
+
+
+def customers_by_hand(live: Live) -> set[tuple[Any, ...]]:
+    def digest(value: str | None) -> str | None:
+        return None if value is None else hashlib.sha256(f"pepper{value}".encode()).hexdigest()
+
+    def last(value: str | None) -> str | None:
+        return None if value is None else "*" * len(value) if len(value) <= 2 else "*" * (len(value) - 2) + value[-2:]
+
+    with psycopg.connect(live.url, options="-c timezone=UTC") as connection:
+        found = connection.execute(
+            "SELECT id::text, name, email, card, born::text, score::text, seen_at::text FROM customers"
+        ).fetchall()
+    return {(digest(i), n, digest(e), last(c), digest(b), digest(s), digest(a)) for i, n, e, c, b, s, a in found}
+
+
+def test_renamed_narrowed_hashed_and_masked_on_both_roads(live: Live, tmp_path: Path) -> None:
+    live.sql(*CUSTOMERS.strip().split(";\n"))
+    with live.running(tables=OPTIONS) as pipeline:
+        live.wait_ready(pipeline)
+        question = "SELECT id, full_name, email, card, born, score, seen_at FROM raw.public_customers"
+        assert set(rows_in(live.file, question)) == customers_by_hand(live)
+        live.sql(*CHANGES.strip().split(";\n"))
+        live.wait_current(pipeline)
+        assert set(rows_in(live.file, question)) == customers_by_hand(live)
+        live.sql("ALTER TABLE customers ADD COLUMN note text", "UPDATE customers SET note = 'since'")
+        live.wait_current(pipeline)
+        assert rows_in(live.file, "SELECT DISTINCT note FROM raw.public_customers") == [("since",)]
+        assert set(rows_in(live.file, question)) == customers_by_hand(live)
+    tables = rows_in(live.file, "SELECT schema_name, table_name FROM duckdb_tables() WHERE schema_name <> '_walrelay'")
+    assert set(tables) == {("raw", "public_customers"), ("public", "plain")}
+    columns = {row[0] for row in rows_in(live.file, "DESCRIBE raw.public_customers")}
+    assert columns == {"id", "full_name", "email", "card", "born", "score", "seen_at", "note"}
+    assert b"hush" not in live.file.read_bytes()
+    assert b"@example.com" not in live.file.read_bytes()
+    assert len(rows_in(live.file, "SELECT * FROM plain WHERE a LIKE '%!'")) == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (TableOptions(columns=("name",)), "the key needs the column id"),
+        (TableOptions(leave_out=("id",)), "the key needs the column id"),
+        (TableOptions(hash=Hash(("emial",))), "the table has no column emial"),
+        (TableOptions(mask={"id": WithConstant("x")}), "id belongs to the key"),
+        (TableOptions(mask={"id": WithNull()}), "id belongs to the key"),
+        (TableOptions(mask={"score": KeepLast(2)}), "of text alone the last characters stay"),
+        (TableOptions(rename=Rename(columns={"name": "email"})), "two columns would be called email"),
+        (TableOptions(rename=Rename(schema="public", table="plain")), "would be called public.plain"),
+        (TableOptions(history="scd2"), "scd2 is not there"),
+    ],
+)
+def test_options_that_cannot_be_honoured_are_refused_before_anything_is_made(
+    live: Live, options: TableOptions, said: str
+) -> None:
+    live.sql(*CUSTOMERS.strip().split(";\n"))
+    with pytest.raises(TableOptionError, match=said):
+        live.pipeline(tables={"customers": options}).run(until="caught-up")
+    assert not live.file.exists()
+    with psycopg.connect(live.url) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_replication_slots").fetchone() == (0,)
+
+
+def test_a_pattern_that_is_none_is_refused(live: Live) -> None:
+    with pytest.raises(ConfigError, match="not a table"):
+        live.pipeline(tables={"a.b.c": TableOptions()})
