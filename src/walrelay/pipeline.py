@@ -49,6 +49,7 @@ from walrelay.postgres.catalog import PublishedTable, read_schema
 from walrelay.postgres.connection import connect
 from walrelay.postgres.source import PostgresSource
 from walrelay.shaping.agreement import agree, check_options, check_shapes
+from walrelay.shaping.function_plan import RowFunction, Transform
 from walrelay.shaping.shaping import Shaping
 from walrelay.sources.base import Contents, FeedOrder, Source
 from walrelay.sources.feed import Feed
@@ -95,7 +96,8 @@ class Pipeline:
     `migrate_source` has the DDL trigger installed on the source when the pipeline starts (docs/how-to/follow-ddl.md).
     `begin_anew` makes a new slot, a new log and new copies when the old ones turn out to be lost, instead of raising
     the error that says so; as long as all is well it does nothing. `follow` runs no capture: somebody else's writes the
-    log, which any number of pipelines may follow, each at its own pace.
+    log, which any number of pipelines may follow, each at its own pace. `tables` says what is done to tables, by
+    pattern, and `transform` gives functions on the rows of tables, by name (docs/how-to/shape-tables.md).
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Pipeline:
         begin_anew: bool = False,
         follow: bool = False,
         tables: Mapping[str, TableOptions] | None = None,
+        transform: Mapping[str, RowFunction | Transform] | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise ConfigError(f"no such mode: {mode}", hint=f"This version has: {', '.join(get_args(Mode))}.")
@@ -148,7 +151,7 @@ class Pipeline:
         self.source = replace(source, stall_timeout=self.settings.stall_timeout)
         self._source: Source = PublishedDatabase(self.source, self.slot, self.capture, follow, migrate_source)
         self.begin_anew = begin_anew
-        self._shaping = Shaping(tables)
+        self._shaping = Shaping(tables, transform, spark=self._session, special_values=self.settings.special_values)
         self._given = spark
         self._spark_settings = spark_settings
         self._listener: Listener = listener or Silent()
@@ -346,6 +349,10 @@ class Pipeline:
         """What capture has treated by policy since the log began."""
         storage = open_storage(location)
         return counted(LogView(storage).treated()) if read_lineage(storage) is not None else Counter()
+
+    def _session(self) -> SparkSession:
+        """Of this run: each has another."""
+        return self._spark()
 
     def _start_spark(self) -> SparkSession:
         needs = self.destination.capabilities.spark

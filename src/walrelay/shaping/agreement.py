@@ -43,7 +43,7 @@ def _refused(name: TableName, option: str, why: str, hint: str | None = None) ->
 def check_shapes(shaping: Shaping, schemas: Iterable[TableSchema]) -> None:
     """Raises for what cannot be done to tables as they are now."""
     for schema in schemas:
-        shaping.plan(schema)
+        shaping.shaped(schema)
 
 
 def remember(store: StateStore, shaping: Shaping, table: TableId, name: TableName) -> None:

@@ -37,6 +37,16 @@ class SchemaChangedError(WalrelayError):
     copies_again = True
 
 
+class TransformFailedError(WalrelayError):
+    """A function on a table's rows has failed, or met rows that it cannot be applied to."""
+
+    code = "table.transform_failed"
+    default_hint = (
+        "Correct the function (with --debug Spark's own words are shown), start again, and `walrelay resync` the table."
+    )
+    copies_again = True
+
+
 def refused(schema: TableSchema, option: str, why: str, hint: str | None = None) -> TableOptionError:
     """The option of this table, and what is wrong with it."""
     context = {"table": str(schema.name), "table_id": schema.id, "option": option}

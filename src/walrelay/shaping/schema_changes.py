@@ -25,7 +25,7 @@ def check_schema_changes(shaping: Shaping, store: SchemaStore, batch: EventBatch
         if policy in (None, "follow") or not shaping.includes(schema):
             continue
         known = store.get_table_schema(schema.id, batch.to)
-        if known is None or version.from_lsn <= known.from_lsn or version.from_lsn >= batch.to:
+        if known is None or version.from_lsn <= known.snapshot_lsn or version.from_lsn >= batch.to:
             continue
         if _shape(shaping.shaped(known.schema)) == _shape(shaping.shaped(schema)):
             continue

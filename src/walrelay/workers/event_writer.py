@@ -95,9 +95,10 @@ class EventWriter:
             with self._own_tables(shaped):
                 done = result.settled().insist(f"the changes up to {batch.to}")
             self._rule.passed(batch, quarantine)
-            record_changes(self._store, done.treated)
-            for counts in done.treated.values():
-                self.treated.update(counts)
+            for treated in (done.treated, shaped.treated):
+                record_changes(self._store, treated)
+                for counts in treated.values():
+                    self.treated.update(counts)
             return done
 
         return Flight(batch.ranges, batch.to, result, landed)

@@ -12,6 +12,7 @@ from threading import BoundedSemaphore, Event
 from typing import TYPE_CHECKING
 
 from walrelay.changes.rows import TableRows
+from walrelay.changes.spark_dialect import SPARK
 from walrelay.changes.spark_failures import insist
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
@@ -32,6 +33,7 @@ from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.shaping.agreement import remember
+from walrelay.shaping.function_copy import function_applied
 from walrelay.shaping.shaping import Shaping
 from walrelay.spark.copy_job import JobName, LandedCopy, run_copy_job
 from walrelay.spark.copy_task import CopyTask
@@ -117,7 +119,7 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             fingerprint = _fingerprint(run, table, snapshot)
             if run.follows:
                 refuse_odd_leaves(snapshot.connection, table.id, table.name, run.source.publication)
-            shaped = run.shaping.shaped(schema)
+            shaped, function = run.shaping.shaped(schema), run.shaping.function_of(schema)
             run.destination.drop_table_for_copy(shaped)
             run.store.clear_table_copy_state(table.id)
             run.set_phase(table.id, DataSync())
@@ -134,7 +136,11 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             landed = _landed(run, table, task, ranges, snapshot)
             cut = standby_cut(schema, snapshot)
         run.listener.table_writing(table.name, landed.rows)
-        rows = TableRows(shaped, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)
+        files, target = landed.files, run.destination.dialect.target
+        if function is not None:
+            session, file_bytes = run.shaping.session(), run.settings.file_bytes
+            files = function_applied(session, function, files, directory, target, file_bytes)
+        rows = TableRows(shaped, files, target, landed.rows, snapshot.lsn, run.spark)
         written = run.destination.write_table_rows(shaped, rows).insist(f"the copy of {table.name}")
         treated = landed.treated + written.treated.get(table.id, Counter[Special]())
         record_copy(run.store, table.id, treated)
@@ -194,7 +200,8 @@ def _task(run: CopyRun, *, schema_of: TableSchema, snapshot: Snapshot, applicati
         source=run.source,
         schema=schema_of,
         snapshot=snapshot.name,
-        target=run.destination.dialect.target,
+        # A function is given Spark's types.
+        target=SPARK if run.shaping.function_of(schema_of) else run.destination.dialect.target,
         special_values=run.settings.special_values,
         chunk_bytes=run.settings.chunk_bytes,
         file_bytes=run.settings.file_bytes,
