@@ -287,7 +287,15 @@ class Pipeline:
         bring the rows that differ (docs/how-to/verify.md). Not for mode `copy`, which keeps no log."""
         if self.log is None:
             raise ConfigError("mode copy keeps no change log to compare by", hint="Use mode both.")
-        parts = VerifyParts(self.id, self.source, self.destination, self.store, str(self.log), self.settings)
+        parts = VerifyParts(
+            self.id,
+            self.source,
+            self.destination,
+            self.store,
+            str(self.log),
+            self.settings,
+            arrives=self._shaping.includes_name,
+        )
         return verify(parts, tables, repair=repair)
 
     def __enter__(self) -> Self:

@@ -11,7 +11,7 @@ import duckdb
 import psycopg
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql.functions import array, col, create_map, explode, length, lit, lower, raise_error, substring, when
 
 from tests.spark.live_kit import Live
 from walrelay.errors import ConfigError
@@ -123,11 +123,14 @@ def test_a_pattern_that_is_none_is_refused(live: Live) -> None:
 
 def shortened(rows: DataFrame) -> DataFrame:
     """As a user writes it: new columns, altered ones, and one that does not arrive."""
-    return rows.withColumn("initial", F.substring("name", 1, 1)).withColumn("n", F.col("n") * 10).drop("name")
+    return rows.withColumn("initial", substring("name", 1, 1)).withColumn("n", col("n") * 10).drop("name")
 
 
 def failing_on_13(rows: DataFrame) -> DataFrame:
-    return rows.withColumn("n", F.when(F.col("n") == 13, F.raise_error(F.lit("unlucky"))).otherwise(F.col("n")))
+    return rows.withColumn(
+        "n",
+        when(col("n") == 13, raise_error(lit("unlucky"))).otherwise(col("n")),
+    )
 
 
 PEOPLE = """
@@ -154,7 +157,11 @@ DELETE FROM notes WHERE id = 8;
 DELETE FROM loose WHERE ctid IN (SELECT ctid FROM loose WHERE name = 'x1' LIMIT 1);
 UPDATE loose SET n = 5 WHERE name = 'x2';
 """
-FUNCTIONS = {"people": shortened, "notes": lambda rows: rows.withColumn("n", F.col("n") + 1), "loose": shortened}
+FUNCTIONS = {
+    "people": shortened,
+    "notes": lambda rows: rows.withColumn("n", col("n") + 1),
+    "loose": shortened,
+}
 
 
 def assert_functions_applied(live: Live) -> None:
@@ -207,13 +214,21 @@ def test_a_function_that_fails_on_a_row_puts_its_table_aside_and_the_others_go_o
     [
         ("people", lambda rows: rows.where("n > 3"), "row for each row .*Filter"),
         ("people", lambda rows: rows.limit(3), "row for each row"),
-        ("people", lambda rows: rows.select("*", F.explode(F.array(F.lit(1), F.lit(2))).alias("x")), "row for each"),
+        (
+            "people",
+            lambda rows: rows.select("*", explode(array(lit(1), lit(2))).alias("x")),
+            "row for each",
+        ),
         ("people", lambda rows: rows.drop("id"), "drops or changes id"),
-        ("people", lambda rows: rows.withColumn("id", F.lower("id")), "drops or changes id"),
-        ("people", lambda rows: rows.withColumn("x", F.col("nowhere")), "the function fails"),
+        ("people", lambda rows: rows.withColumn("id", lower("id")), "drops or changes id"),
+        ("people", lambda rows: rows.withColumn("x", col("nowhere")), "the function fails"),
         ("people", lambda rows: 1 / 0, "the function fails .ZeroDivisionError"),
-        ("people", lambda rows: rows.withColumn("x", F.create_map("name", "name")), "comes out as map"),
-        ("notes", lambda rows: rows.withColumn("x", F.length("body")), "reads body, which Postgres does not send"),
+        ("people", lambda rows: rows.withColumn("x", create_map("name", "name")), "comes out as map"),
+        (
+            "notes",
+            lambda rows: rows.withColumn("x", length("body")),
+            "reads body, which Postgres does not send",
+        ),
     ],
 )
 def test_functions_that_cannot_be_applied_to_changes_are_refused_at_start(

@@ -51,7 +51,8 @@ def remember(store: StateStore, shaping: Shaping, table: TableId, name: TableNam
     made = shaping.fingerprint(name)
     known = store.get_facts(SHAPED).get(table)
     if made or known:
-        store.store_fact(table, SHAPED, {"name": [name.schema, name.name], "fingerprint": made})
+        body = {"name": [name.schema, name.name], "fingerprint": made, "options": shaping.shapes(name)}
+        store.store_fact(table, SHAPED, body)
 
 
 def agree(

@@ -144,6 +144,11 @@ class Shaping:
         rename = self.options(name).rename if self.patterns else None
         return name if rename is None else rename.name_of(name)
 
+    def shapes(self, name: TableName) -> list[str]:
+        """The options by which the destination's rows are others than the source's."""
+        said = [option for option in self.options(name).said() if option not in RUNNING]
+        return [*said, "transform"] if name in self.transforms else said
+
     def fingerprint(self, name: TableName) -> str:
         """Of all that the destination's rows depend on; it tells nothing about a salt that is not guessed."""
         options = self.options(name)
@@ -167,8 +172,7 @@ class Shaping:
                 f"{first} is called {schema.name} now, for which other options are given",
                 context={"table": str(schema.name), "table_id": schema.id},
             )
-        shaping = [name for name in options.said() if name not in RUNNING]
-        return plan_for(schema, options) if shaping else None
+        return plan_for(schema, options) if set(options.said()) - set(RUNNING) else None
 
 
 def _name(text: str) -> TableName:
