@@ -13,10 +13,12 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import array, col, create_map, explode, length, lit, lower, raise_error, substring, when
 
+from tests.e2e.test_readme import blocks
 from tests.spark.live_kit import Live
 from walrelay.errors import ConfigError
 from walrelay.model.table_options import Hash, KeepLast, Rename, TableOptions, WithConstant, WithNull
 from walrelay.shaping.failures import TableOptionError
+from walrelay.workers.status import PipelineStatus
 
 CUSTOMERS = """
 CREATE TABLE customers (
@@ -203,10 +205,110 @@ def test_a_function_that_fails_on_a_row_puts_its_table_aside_and_the_others_go_o
         assert report.error.code == "table.transform_failed"
         assert "unlucky" not in str(report.error)
         assert rows_in(live.file, "SELECT n FROM public.notes WHERE id = 77") == [(7,)]
-        # As the hint says: without the cause, and copied again.
-        live.sql("DELETE FROM people WHERE n = 13")
+        hint = report.error.hint
+    # As the hint says.
+    assert "Correct the function" in hint and "`walrelay resync` the table" in hint
+    with live.running(transform={"people": shortened}) as pipeline:
         pipeline.resync("people")
         live.wait_current(pipeline)
+        assert rows_in(live.file, "SELECT count(*) FROM public.people WHERE n = 130") == [(1,)]
+
+
+PUT_ASIDE = """
+CREATE TABLE kept (id int PRIMARY KEY, a text);
+CREATE TABLE fixed (id int PRIMARY KEY, a text);
+CREATE TABLE again (id int PRIMARY KEY, a text);
+CREATE TABLE named (id int PRIMARY KEY, a text);
+CREATE TABLE other (id int PRIMARY KEY, a text);
+CREATE PUBLICATION p FOR TABLE kept, fixed, again, named, other;
+INSERT INTO kept VALUES (1, 'x');
+INSERT INTO fixed VALUES (1, 'x');
+INSERT INTO again VALUES (1, 'x');
+INSERT INTO named VALUES (1, 'secret of mine');
+"""
+ASIDE = {
+    "kept": TableOptions(soft_deletes=True),
+    "fixed": TableOptions(on_schema_change="error"),
+    "again": TableOptions(on_schema_change="copy"),
+    "named": TableOptions(hash=Hash(("a",), salt="s")),
+}
+
+
+def test_tables_that_are_put_aside_come_back_by_their_hints(live: Live) -> None:
+    live.sql(*PUT_ASIDE.strip().split(";\n"))
+    wrong = {**ASIDE, "other": TableOptions(leave_out=("id",))}
+    with pytest.raises(TableOptionError) as refused:
+        live.pipeline(tables=wrong).run(until="caught-up")
+    assert refused.value.hint == "Let id arrive; hash it to hide it."
+    options = {**ASIDE, "other": TableOptions(hash=Hash(("id",)))}
+    with live.running(tables=options) as pipeline:
+        live.wait_ready(pipeline)
+        live.sql(
+            "TRUNCATE kept",
+            "ALTER TABLE fixed ADD COLUMN b int",
+            "INSERT INTO fixed VALUES (2, 'y', 3)",
+            "ALTER TABLE again ADD COLUMN b int",
+            "INSERT INTO again VALUES (2, 'y', 3)",
+            "ALTER TABLE named RENAME TO renamed",
+            "INSERT INTO renamed VALUES (2, 'secret too')",
+            "INSERT INTO other VALUES (1, 'z')",
+        )
+
+        def aside(status: PipelineStatus) -> bool:
+            return sum(one.phase == "errored" for one in status.tables) == 3
+
+        live.wait(pipeline, aside, "three tables are put aside")
+        live.wait_current(pipeline, "public.other", "public.again")
+        found = {report.error.code: report.error for report in live.heard.failed if report.error is not None}
+        assert set(found) == {"table.truncated", "table.schema_changed"} | ({"table.options_lost"} & set(found))
+        assert "`walrelay resync` copies the table again" in found["table.truncated"].hint
+        assert "`walrelay resync` copies the table again" in found["table.schema_changed"].hint
+        pipeline.resync("kept", "fixed")
+        live.wait_current(pipeline, "public.kept", "public.fixed")
+        assert rows_in(live.file, "SELECT count(*) FROM public.kept") == [(0,)]
+        assert sorted(rows_in(live.file, "SELECT id, b FROM public.fixed")) == [(1, None), (2, 3)]
+        assert sorted(rows_in(live.file, "SELECT id, b FROM public.again")) == [(1, None), (2, 3)]
+        assert live.heard.started.count("public.again") == 2
+        (lost,) = [one for one in pipeline.status().tables if one.phase == "errored"]
+        assert "is called public.renamed now" in (lost.reason or "")
+        assert "Give the table's new name" in (lost.solution or "")
+    with live.running(tables={**options, "renamed": ASIDE["named"]}) as pipeline:
+        live.wait_current(pipeline)
+    assert b"secret" not in live.file.read_bytes()
+    assert rows_in(live.file, "SELECT count(*) FROM public.renamed") == [(2,)]
+
+
+def test_other_options_have_the_table_copied_again(live: Live) -> None:
+    live.sql(*PUT_ASIDE.strip().split(";\n"))
+    for options, columns in (
+        ({"named": TableOptions(columns=("id",))}, ["id"]),
+        ({"named": TableOptions(rename=Rename(columns={"a": "b"}))}, ["id", "b"]),
+        ({"named": TableOptions(rename=Rename(columns={"a": "b"}))}, ["id", "b"]),
+        (None, ["id", "a"]),
+    ):
+        live.pipeline(tables=options).run(until="caught-up")
+        assert [row[0] for row in rows_in(live.file, "DESCRIBE public.named")] == columns
+        assert rows_in(live.file, "SELECT * FROM public.named") == [(1, "secret of mine")[: len(columns)]]
+        if columns[-1] == "b":
+            copied = live.heard.started
+    assert copied == []
+    assert live.heard.started == ["public.named"]
+    report = live.pipeline().verify()
+    assert report.status == "equal"
+
+
+def test_verify_does_not_take_a_shaped_table_for_a_different_one_nor_repair_it(live: Live) -> None:
+    live.sql(*PUT_ASIDE.strip().split(";\n"))
+    pipeline = live.pipeline(tables=ASIDE)
+    pipeline.run(until="caught-up")
+    report = pipeline.verify(repair=True)
+    told = {str(one.name): (one.status, one.reason) for one in report.tables}
+    assert told["public.other"][0] == "equal"
+    status, reason = told["public.named"]
+    assert status == "unknown"
+    assert "could not be compared: by its options (hash)" in (reason or "")
+    assert report.status == "unknown"
+    assert b"secret of mine" not in live.file.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -238,3 +340,42 @@ def test_functions_that_cannot_be_applied_to_changes_are_refused_at_start(
     with pytest.raises(TableOptionError, match=said):
         live.pipeline(transform={table: function}).run(until="caught-up")
     assert not live.file.exists()
+
+
+SHOP = """
+CREATE TABLE customers (id int PRIMARY KEY, name text, email text, card text, phone text, city text, remarks text);
+CREATE TABLE orders (id int PRIMARY KEY, at date);
+CREATE TABLE prices (id int PRIMARY KEY, price int);
+CREATE TABLE items (id int PRIMARY KEY, price numeric(8, 2), label varchar(20));
+CREATE TABLE audit_2026 (id int PRIMARY KEY);
+ALTER TABLE items REPLICA IDENTITY FULL;
+CREATE PUBLICATION shop FOR ALL TABLES;
+INSERT INTO customers VALUES (1, 'Ann', 'ann@example.com', '40001234', '555', 'Bonn', 'nice');
+INSERT INTO orders VALUES (1, '2026-01-01'), (2, '2026-01-02');
+INSERT INTO prices VALUES (1, 10);
+INSERT INTO items VALUES (1, 100, 'Big');
+"""
+
+
+def test_the_page_works_as_it_stands(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, function, run = blocks("python", "docs/how-to/shape-tables.md")
+    (publication,) = blocks("sql", "docs/how-to/shape-tables.md")
+    live.sql(*SHOP.strip().split(";\n"))
+    monkeypatch.chdir(live.file.parent)
+    page: dict[str, Any] = {}
+    for _ in range(2):
+        theirs = "postgresql://me@db.example.com:5432/app"
+        assert theirs in run
+        exec(options + function + run.replace(theirs, live.url), page)
+        live.sql("DELETE FROM orders WHERE id = 2", "UPDATE prices SET price = 20", "UPDATE items SET label = 'BIG'")
+    file = live.file.with_name("shop.duckdb")
+    digest = hashlib.sha256(b"a long word that nobody else knowsann@example.com").hexdigest()
+    found = rows_in(file, "SELECT full_name, email, card, phone, city FROM raw.shop_customers")
+    assert found == [("Ann", digest, "****1234", None, "somewhere")]
+    assert rows_in(file, "SELECT id, _walrelay_deleted FROM public.orders ORDER BY id") == [(1, False), (2, True)]
+    history = rows_in(file, "SELECT _walrelay_operation, price FROM public.prices ORDER BY _walrelay_lsn")
+    assert history == [("copy", 10), ("update", 20)]
+    assert rows_in(file, "SELECT with_tax, label FROM public.items") == [(pytest.approx(119.0), "big")]
+    live.sql("DROP PUBLICATION shop")  # one for all tables names none
+    live.sql("CREATE PUBLICATION shop", publication)
+    live.sql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = 'walrelay_shop'")

@@ -49,6 +49,7 @@ class Shaping:
         self._spark = spark
         self._session: SparkSession | None = None
         self._functions: dict[TableSchema, FunctionPlan | None] = {}
+        self._by_table: dict[TableId, Transform] = {}
         self._bound: dict[TableId, TableName] = {}
         self._plans: dict[TableSchema, Plan | None] = {}
         self._lock = threading.Lock()
@@ -107,8 +108,8 @@ class Shaping:
 
     def function(self, shaped: TableSchema) -> FunctionPlan | None:
         """The same, by the table as it is after the options."""
-        bound = self._bound.get(shaped.id)
-        transform = self.transforms.get(bound) if bound is not None else None
+        with self._lock:
+            transform = self._by_table.get(shaped.id)
         return None if transform is None else self._function(transform, shaped)
 
     def session(self) -> SparkSession:
@@ -127,7 +128,10 @@ class Shaping:
             return None
         with self._lock:
             first = self._bound.setdefault(schema.id, schema.name)
-        return self.transforms.get(first)
+            found = self.transforms.get(first) or self.transforms.get(schema.name)
+            if found is not None:
+                self._by_table[schema.id] = found
+            return found
 
     def _function(self, transform: Transform, shaped: TableSchema) -> FunctionPlan:
         session = self.session()
