@@ -1,90 +1,55 @@
-"""`walrelay replicate`: run a pipeline with progress on stderr, and end with a summary."""
+"""`walrelay run` and `walrelay replicate`: run a pipeline with progress on stderr, and end with a summary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
 
 from walrelay.capture.capture import Until
 from walrelay.cli.live import live_display
 from walrelay.cli.progress import duration, progress_display, stderr_console
 from walrelay.cli.stopping import Stop, graceful_stop
 from walrelay.cli.summary import show_summary, show_treated
-from walrelay.config.settings import CaptureSettings, CopySettings
-from walrelay.control.stores import log_of, open_store
+from walrelay.config.loading import Loaded
+from walrelay.control.composition import composed, destination_of
 from walrelay.destinations.base import Destination
 from walrelay.errors import CopyFailedError
-from walrelay.pipeline import Mode, Pipeline
-from walrelay.postgres.source import PostgresSource
 from walrelay.spark.session import stop_session
 
 
-@dataclass(frozen=True)
-class LiveTask:
-    """What a pipeline that runs on needs besides source and destination."""
-
-    mode: Mode
-    id: str
-    state: Path
-    store: str | None
-    log: str | None
-    slot: str | None
-    until: Until | None
-    capture: CaptureSettings
-    migrate_source: bool = False
-    begin_anew: bool = False
-    follow: bool = False
+def run_pipeline(loaded: Loaded, until: Until | None) -> int:
+    """The exit code."""
+    destination = destination_of(loaded)
+    return (
+        _run_copy(loaded, destination)
+        if loaded.config.pipeline.mode == "copy"
+        else _run_live(loaded, destination, until)
+    )
 
 
-def run_live(
-    source: PostgresSource,
-    destination: Destination,
-    settings: CopySettings,
-    task: LiveTask,
-    spark_settings: Mapping[str, str],
-) -> int:
+def _run_live(loaded: Loaded, destination: Destination, until: Until | None) -> int:
     """The exit code: 0 when it ended as asked, caught up or stopped by a signal."""
     console = stderr_console()
-    log = task.log or log_of(task.state)
-    task.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    store = open_store(task.state, task.store, task.id)
     try:
-        with live_display(console, plain=destination.name == "stdout") as listener:
-            pipeline = Pipeline(
-                source,
-                destination,
-                store,
-                mode=task.mode,
-                settings=settings,
-                spark_settings=spark_settings,
-                listener=listener,
-                id=task.id,
-                log=log,
-                slot=task.slot,
-                capture=task.capture,
-                migrate_source=task.migrate_source,
-                begin_anew=task.begin_anew,
-                follow=task.follow,
-            )
+        with (
+            live_display(console, plain=destination.name == "stdout") as listener,
+            composed(loaded, destination, listener) as pipeline,
+        ):
             listener.watch(pipeline)
             with graceful_stop(pipeline.shutdown, listener.notice), _own_session():
-                summary = pipeline.run(task.until)
+                summary = pipeline.run(until)
     except CopyFailedError as error:
         if error.summary is None:
             raise
         show_summary(error.summary)
         return 1
-    finally:
-        store.close()
     if summary.tables:
         show_summary(summary)
     else:
         show_treated(summary)
     console.print(
-        f"[bold]{summary.changes:,} changes[/] in {duration(summary.seconds)}; state and log are in {task.state}"
+        f"[bold]{summary.changes:,} changes[/] in {duration(summary.seconds)};"
+        f" state and log are in {loaded.config.state}"
     )
     return 1 if summary.failed else 0
 
@@ -98,28 +63,18 @@ def _own_session() -> Iterator[None]:
         stop_session()
 
 
-def run_copy(
-    source: PostgresSource,
-    destination: Destination,
-    mode: str,
-    settings: CopySettings,
-    spark_settings: Mapping[str, str],
-) -> int:
+def _run_copy(loaded: Loaded, destination: Destination) -> int:
     """The exit code: 0 when all rows are durable; the shell's for a signal that stopped it."""
     stop = Stop()
     try:
         # On a terminal a board that moves and rows that scroll do not go together.
-        with progress_display(plain=destination.name == "stdout") as listener:
-            pipeline = Pipeline(
-                source,
-                destination,
-                mode=cast(Mode, mode),
-                settings=settings,
-                spark_settings=spark_settings,
-                listener=listener,
-            )
-            with graceful_stop(pipeline.shutdown, listener.notice) as stop, _own_session():
-                summary = pipeline.run()
+        with (
+            progress_display(plain=destination.name == "stdout") as listener,
+            composed(loaded, destination, listener) as pipeline,
+            graceful_stop(pipeline.shutdown, listener.notice) as stop,
+            _own_session(),
+        ):
+            summary = pipeline.run()
     except CopyFailedError as error:
         if error.summary is None:
             raise

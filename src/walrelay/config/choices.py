@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from walrelay.model.table_options import OnSilentChange
+
+__all__ = ["Ack", "OnBadChanges", "OnSilentChange", "UnknownTypes"]
+
 UnknownTypes = Literal["bytes", "text"]
 Ack = Literal["log", "destination"]
-OnSilentChange = Literal["copy", "warn", "ignore"]
 OnBadChanges = Literal["copy", "error"]
