@@ -93,7 +93,8 @@ class Shaping:
 
     def alters(self, schema: TableSchema) -> bool:
         """Whether anything is done to the table."""
-        return self.plan(schema) is not None or self._named(schema) is not None
+        has_function = self._named(schema) is not None
+        return has_function or self.plan(schema) is not None
 
     def function_of(self, schema: TableSchema) -> FunctionPlan | None:
         """What a function makes of a table of this shape, once the options have been applied; None without one."""
