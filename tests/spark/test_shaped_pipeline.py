@@ -15,7 +15,13 @@ from pyspark.sql.functions import array, col, create_map, explode, length, lit, 
 
 from tests.e2e.test_readme import blocks
 from tests.spark.live_kit import Live
+from walrelay.changes.batch import EventBatch
+from walrelay.changes.rows import TableRows
+from walrelay.config.loading import load
+from walrelay.destinations.base import WriteResult
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.errors import ConfigError
+from walrelay.model.schema import TableSchema
 from walrelay.model.table_options import Hash, KeepLast, Rename, TableOptions, WithConstant, WithNull
 from walrelay.shaping.failures import TableOptionError
 from walrelay.workers.status import PipelineStatus
@@ -52,6 +58,32 @@ OPTIONS = {
 }
 
 
+CLEAR = (b"hush", b"@example.com")
+"""Parts of values that are to be hidden."""
+
+
+class Scanning(DuckDBDestination):
+    """Looks into every file that it is given, and into all others in staging."""
+
+    scanned = 0
+
+    def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
+        self._scan([Path(path) for path in rows.paths()])
+        return super().write_table_rows(schema, rows)
+
+    def write_events(self, batch: EventBatch) -> WriteResult:
+        root = Path(batch.location)
+        if any(part.schema.name.schema == "raw" for part in batch.tables()):
+            self._scan([file for file in root.parent.rglob("*") if file.is_file()])
+        return super().write_events(batch)
+
+    def _scan(self, files: list[Path]) -> None:
+        for file in files:
+            body = file.read_bytes()
+            assert not any(clear in body for clear in CLEAR), file
+            self.scanned += 1
+
+
 def rows_in(file: Path, question: str) -> list[tuple[Any, ...]]:
     with duckdb.connect(str(file), read_only=True) as connection:
         return connection.execute(question).fetchall()
@@ -73,8 +105,11 @@ def customers_by_hand(live: Live) -> set[tuple[Any, ...]]:
 
 def test_renamed_narrowed_hashed_and_masked_on_both_roads(live: Live, tmp_path: Path) -> None:
     live.sql(*CUSTOMERS.strip().split(";\n"))
-    with live.running(tables=OPTIONS) as pipeline:
+    destination = Scanning(live.file)
+    with live.running(destination, tables=OPTIONS) as pipeline:
         live.wait_ready(pipeline)
+        copied = destination.scanned
+        assert copied
         question = "SELECT id, full_name, email, card, born, score, seen_at FROM raw.public_customers"
         assert set(rows_in(live.file, question)) == customers_by_hand(live)
         live.sql(*CHANGES.strip().split(";\n"))
@@ -88,8 +123,11 @@ def test_renamed_narrowed_hashed_and_masked_on_both_roads(live: Live, tmp_path: 
     assert set(tables) == {("raw", "public_customers"), ("public", "plain")}
     columns = {row[0] for row in rows_in(live.file, "DESCRIBE raw.public_customers")}
     assert columns == {"id", "full_name", "email", "card", "born", "score", "seen_at", "note"}
-    assert b"hush" not in live.file.read_bytes()
-    assert b"@example.com" not in live.file.read_bytes()
+    assert destination.scanned > copied
+    assert not any(clear in live.file.read_bytes() for clear in CLEAR)
+    # The log has them, as the page says.
+    logged = b"".join(file.read_bytes() for file in live.log.rglob("*.parquet"))
+    assert all(clear in logged for clear in CLEAR)
     assert len(rows_in(live.file, "SELECT * FROM public.plain WHERE a LIKE '%!'")) == 10
 
 
@@ -355,6 +393,20 @@ INSERT INTO orders VALUES (1, '2026-01-01'), (2, '2026-01-02');
 INSERT INTO prices VALUES (1, 10);
 INSERT INTO items VALUES (1, 100, 'Big');
 """
+
+
+def test_the_page_says_the_same_in_yaml_and_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, *_ = blocks("python", "docs/how-to/shape-tables.md")
+    (yaml,) = blocks("yaml", "docs/how-to/shape-tables.md")
+    file = tmp_path / "pipeline.yaml"
+    least = (
+        "source: {url: postgresql://h/d, publication: shop}\ndestination: {url: duckdb:///x.duckdb}\nstore: {path: s}\n"
+    )
+    file.write_text(least + yaml)
+    monkeypatch.setenv("SALT", "a long word that nobody else knows")
+    page: dict[str, Any] = {}
+    exec(options, page)
+    assert {name: keys.options() for name, keys in load([file]).config.tables.items()} == page["tables"]
 
 
 def test_the_page_works_as_it_stands(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
