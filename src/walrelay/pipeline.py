@@ -44,10 +44,9 @@ from walrelay.model.phases import Ready, SyncDone
 from walrelay.model.progress import Apply
 from walrelay.model.special import Special
 from walrelay.model.table_options import TableOptions
-from walrelay.postgres.catalog import PublishedTable, read_schema
-from walrelay.postgres.connection import connect
+from walrelay.postgres.catalog import PublishedTable
 from walrelay.postgres.source import PostgresSource
-from walrelay.shaping.agreement import agree, check_options, check_shapes
+from walrelay.shaping.agreement import agree, check_tables, recognise
 from walrelay.shaping.function_plan import RowFunction, Transform
 from walrelay.shaping.shaping import Shaping
 from walrelay.sources.base import Contents, FeedOrder
@@ -394,15 +393,10 @@ class Pipeline:
         """What the source has of the tables that are wanted, whose options can be honoured."""
         found = self._source.contents(self._stopping, sizes=sizes)
         tables = tuple(table for table in found.tables if self._shaping.includes_name(table.name))
-        check_options(self._shaping, (table.name for table in tables))
         names = {table.id: table.name for table in tables}
+        recognise(self.store, self._shaping, names)
+        check_tables(self._shaping, self.source, tables, self.settings.unknown_types, self._stopping)
         agree(self.store, self._shaping, names, self._listener.notice)
-        shaped = [table for table in tables if self._shaping.fingerprint(table.name)]
-        if shaped:
-            unknown, publication = self.settings.unknown_types, self.source.publication
-            with connect(self.source, application="walrelay options", stopping=self._stopping) as connection:
-                schemas = [read_schema(connection, table, unknown, publication=publication) for table in shaped]
-            check_shapes(self._shaping, schemas)
         return replace(found, tables=tables)
 
     def _context(self, found: Contents) -> DestinationContext:

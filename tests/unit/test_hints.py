@@ -66,7 +66,7 @@ ELSEWHERE = {
     "table.option": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
     "table.options_lost": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
     "table.schema_changed": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
-    "table.transform_failed": "spark/test_shaped_pipeline.py"
+    "table.transform_failed": "spark/test_shaping_functions.py"
     "::test_a_function_that_fails_on_a_row_puts_its_table_aside_and_the_others_go_on",
     "table.truncated": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
 }

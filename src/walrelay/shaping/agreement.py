@@ -3,11 +3,15 @@ must be copied again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from threading import Event
 
+from walrelay.config.choices import UnknownTypes
 from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import Ready, SyncDone
-from walrelay.model.schema import TableSchema
+from walrelay.postgres.catalog import PublishedTable, read_schema
+from walrelay.postgres.connection import connect
+from walrelay.postgres.source import PostgresSource
 from walrelay.shaping.failures import TableOptionError
 from walrelay.shaping.shaping import Shaping
 from walrelay.stores.base import StateStore
@@ -40,8 +44,20 @@ def _refused(name: TableName, option: str, why: str, hint: str | None = None) ->
     return TableOptionError(f"{option} of {name}: {why}", hint=hint, context={"table": str(name), "option": option})
 
 
-def check_shapes(shaping: Shaping, schemas: Iterable[TableSchema]) -> None:
-    """Raises for what cannot be done to tables as they are now."""
+def check_tables(
+    shaping: Shaping,
+    source: PostgresSource,
+    tables: Collection[PublishedTable],
+    unknown_types: UnknownTypes,
+    stopping: Event,
+) -> None:
+    """Raises for what cannot be done to the tables as they are now."""
+    check_options(shaping, (table.name for table in tables))
+    shaped = [table for table in tables if shaping.shapes(table.name)]
+    if not shaped:
+        return
+    with connect(source, application="walrelay options", stopping=stopping) as connection:
+        schemas = [read_schema(connection, one, unknown_types, publication=source.publication) for one in shaped]
     for schema in schemas:
         shaping.shaped(schema)
 
@@ -55,18 +71,23 @@ def remember(store: StateStore, shaping: Shaping, table: TableId, name: TableNam
         store.store_fact(table, SHAPED, body)
 
 
+def recognise(store: StateStore, shaping: Shaping, tables: Mapping[TableId, TableName]) -> None:
+    """Tables that were renamed since their rows came keep the options of their old names, or are refused later."""
+    for table, fact in store.get_facts(SHAPED).items():
+        if table in tables and tables[table] != TableName(*fact["name"]):
+            shaping.bind({table: TableName(*fact["name"])})
+
+
 def agree(
     store: StateStore, shaping: Shaping, tables: Mapping[TableId, TableName], notify: Callable[[str], None]
 ) -> None:
-    """Have tables copied again whose rows came under other options than are given now. One that was renamed meanwhile
-    keeps those of its old name, or is refused later."""
+    """Have tables copied again whose rows came under other options than are given now."""
     facts, phases = store.get_facts(SHAPED), store.get_table_replication_states()
-    earlier = {table: TableName(*fact["name"]) for table, fact in facts.items()}
-    shaping.bind({table: name for table, name in earlier.items() if table in tables and tables[table] != name})
     for table, name in tables.items():
-        if not isinstance(phases.get(table), Ready | SyncDone) or earlier.get(table, name) != name:
+        fact = facts.get(table)
+        is_renamed = fact is not None and TableName(*fact["name"]) != name
+        if is_renamed or not isinstance(phases.get(table), Ready | SyncDone):
             continue
-        before = facts[table]["fingerprint"] if table in facts else ""
-        if before != shaping.fingerprint(name):
+        if (fact["fingerprint"] if fact is not None else "") != shaping.fingerprint(name):
             notify(f"{name} is copied again: its options are others than those that its rows came under")
             wish(store, table, "resync")
