@@ -83,7 +83,8 @@ def test_init_without_a_terminal_takes_options_and_refuses_what_is_wrong(tmp_pat
     assert list(tmp_path.iterdir()) == []
     made = walrelay(
         tmp_path, "init", "--yes", "mine.yaml", "--source", "host=h dbname=d password='a b'", "--publication", "on",
-        "--destination", f"clickhouse://u:{quote(PASSWORD, safe='')}@h/d", "--store", f"postgresql://s:{quote(PASSWORD, safe='')}@h/s",
+        "--destination", f"clickhouse://u:{quote(PASSWORD, safe='')}@h/d",
+        "--store", f"postgresql://s:{quote(PASSWORD, safe='')}@h/s",
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     secrets = {"PGPASSWORD": "x", "DESTINATION_PASSWORD": "x", "STORE_PASSWORD": "x"}
