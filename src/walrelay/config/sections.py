@@ -42,7 +42,7 @@ class SourceSection(Settings):
     """The publication that names the tables."""
 
     slot: str | None = Field(None, min_length=1, max_length=63, pattern=r"^[a-z0-9_]+$")
-    """The replication slot. Default: one of the pipeline's own, `walrelay_` with the publication's name and more."""
+    """The replication slot. Default: one of its own, `walrelay_`, the publication, and eight letters."""
 
     migrate_source: bool = False
     """First install the DDL trigger on the source (docs/how-to/follow-ddl.md); needs a superuser."""
