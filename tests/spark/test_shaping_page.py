@@ -63,4 +63,5 @@ def test_the_page_works_as_it_stands(live: Live, monkeypatch: pytest.MonkeyPatch
     assert rows_in(file, "SELECT with_tax, label FROM public.items") == [(pytest.approx(119.0), "big")]
     live.sql("DROP PUBLICATION shop")  # one for all tables names none
     live.sql("CREATE PUBLICATION shop", publication)
-    live.sql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = 'walrelay_shop'")
+    ours = "slot_name LIKE 'walrelay_shop%' AND NOT active"
+    live.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE {ours}")

@@ -98,6 +98,7 @@ def pass_range(task: CopyTask, part: CtidRange, relay: Relay) -> RangeResult:
 def land_range(task: CopyTask, part: CtidRange) -> RangeResult:
     """Read, decode and land one range, or pass it on; leaves no file behind when it fails."""
     if task.relay is not None:
+        assert task.plan is None, "bytes that are passed on cannot be shaped"
         return pass_range(task, part, task.relay)
     result = RangeResult()
     tally = Tally(task.target, task.special_values)
