@@ -18,7 +18,7 @@ LOCK := $(LOCK_ANY) --python-version 3.11
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env emulators demo test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-clickhouse prove-snowflake soak shapes worlds mischief lock clean jdk
+.PHONY: help env emulators demo docs test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-clickhouse prove-snowflake soak shapes worlds mischief lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -93,6 +93,15 @@ emulators: $(EMULATORS:%=.venv-emulators/%/.stamp) ## environments for what stan
 
 .venv-emulators/%/.stamp: requirements/emulators/%.lock scripts/emulator
 	@$(TOOLS); sh scripts/emulator $* "$$py" "$$@"
+
+.venv-docs/.stamp: requirements/docs.lock
+	@$(TOOLS); \
+	.venv-docs/bin/python -c '' 2>/dev/null || { rm -rf .venv-docs; "$$@" venv --quiet --python "$$py" .venv-docs; }; \
+	"$$@" pip sync --quiet --python .venv-docs/bin/python --require-hashes requirements/docs.lock
+	@touch $@
+
+docs: .venv-docs/.stamp ## build the site of the documentation into site/, and check its links
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict $(ARGS)
 
 jdk:
 	@sh scripts/check-jdk
@@ -171,6 +180,7 @@ lock: ## write requirements/*.lock anew from pyproject.toml (UPGRADE=1 for newer
 	"$$@" $(LOCK_PROJECT) --extra demo -o requirements/demo.lock; \
 	"$$@" $(LOCK_PROJECT) --extra dev -o requirements/dev.lock; \
 	"$$@" $(LOCK_PROJECT) --extra bench -o requirements/bench.lock; \
+	"$$@" $(LOCK) --group docs -o requirements/docs.lock; \
 	"$$@" $(LOCK) --constraints requirements/spark43.txt pyproject.toml --extra dev -o requirements/spark43.lock; \
 	"$$@" $(LOCK) requirements/peers.txt -o requirements/peers.lock; \
 	"$$@" $(LOCK) requirements/emulators/clickhouse.txt -o requirements/emulators/clickhouse.lock; \
