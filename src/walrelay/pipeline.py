@@ -144,7 +144,7 @@ class Pipeline:
         self.begin_anew = begin_anew
         self._given = spark
         self._spark_settings = spark_settings
-        self._listener: Listener = listener or Silent()
+        self.listener: Listener = listener or Silent()
         self._stopping = Event()
         self._asked = False
         """Whether somebody wants it to stop; not when it stops by itself."""
@@ -215,7 +215,7 @@ class Pipeline:
                     slot=self.slot,
                     log=str(self.log),
                     store=self.store,
-                    notify=self._listener.notice,
+                    notify=self.listener.notice,
                 )
             is_anew = True
             self._stopping.clear()
@@ -294,15 +294,15 @@ class Pipeline:
         begun = time.monotonic()
         if self._given is None:
             check_java()  # before anything is made that would have to be taken back
-        self._source.prepare(self._listener.notice)
-        ensure_warm(self._listener.notice)
+        self._source.prepare(self.listener.notice)
+        ensure_warm(self.listener.notice)
         location = str(self.log)
         with self.store.acquire_pipeline_lock() as lock:
             self.store.load_table_replication_states()
             self.store.load_table_schemas()
             self.store.store_fact(WHOLE_PIPELINE, ENDED, None)
             found = self._source.contents(self._stopping)  # raises when there is nothing
-            notify, ends = self._listener.notice, until is not None
+            notify, ends = self.listener.notice, until is not None
             process = self._source.feed(FeedOrder(location, self.settings, ends, notify))
             before = self._treated(location)
             self.destination.startup(self._context(found))
@@ -368,7 +368,7 @@ class Pipeline:
             self.settings,
             spark=self._spark,
             store=self.store,
-            notify=self._listener.notice,
+            notify=self.listener.notice,
             others_wait=runs_on,
             stopping=self._stopping,
             mode=self.mode,
@@ -412,7 +412,7 @@ class Pipeline:
             settings=self.settings,
             spark=self._spark,
             staging=staging,
-            listener=self._listener,
+            listener=self.listener,
             stopping=self._stopping,
         )
 
@@ -430,10 +430,10 @@ class Pipeline:
             self._refuse_to_forget()
             found = self._source.contents(self._stopping, sizes=True)
             storage = found.storage
-            self._listener.run_started({table.name: storage[table.id].rows_estimate for table in found.tables})
+            self.listener.run_started({table.name: storage[table.id].rows_estimate for table in found.tables})
             self.destination.startup(self._context(found))
             try:
-                ensure_warm(self._listener.notice)
+                ensure_warm(self.listener.notice)
                 with self._staging() as staging:
                     reports = CopyLoop(self._run_parts(staging), found.tables, storage).run()
             finally:
@@ -461,7 +461,7 @@ class Pipeline:
     def _staging(self) -> Iterator[Path]:
         """The directory where this run's copies land, for this run alone."""
         root = self.settings.staging or self.destination.staging_root()
-        timeout, notify = self.settings.busy_timeout, self._listener.notice
+        timeout, notify = self.settings.busy_timeout, self.listener.notice
         if root is None:
             parent = temporary_root()
             root, timeout = parent / f"run-{uuid.uuid4().hex[:8]}", timedelta(0)

@@ -104,6 +104,7 @@ class Capture:
         server = stream.cutter.server_end if stream is not None else 0
         transactions, rows = self._counters.rates()
         opened = writer.segment.opened_at if writer is not None else 0.0
+        slot = self._housekeeping.slot if self._housekeeping is not None else None
         return CaptureStatus(
             state=self._state,
             slot=self.slot,
@@ -114,7 +115,7 @@ class Capture:
             server_lsn=str(Lsn(server)),
             lag_bytes=behind(server, durable),
             lag_seconds=max(0.0, time.monotonic() - opened) if opened else 0.0,
-            retained_wal_bytes=self._housekeeping.retained_bytes if self._housekeeping is not None else None,
+            retained_wal_bytes=slot.retained_bytes if slot is not None else None,
             transactions=self._counters.transactions,
             rows=self._counters.rows,
             transactions_per_second=transactions,
@@ -130,6 +131,8 @@ class Capture:
             last_error=self._last_error.code if self._last_error is not None else None,
             special_values=writer.special_counts() if writer is not None else {},
             since=self._state_since,
+            wal_status=slot.wal_status if slot is not None else None,
+            safe_wal_bytes=slot.safe_wal_bytes if slot is not None else None,
         )
 
     def _run(self, lease: Lease, until: Until | None) -> None:

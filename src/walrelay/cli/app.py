@@ -14,6 +14,7 @@ from walrelay.cli.capture import capture_command
 from walrelay.cli.commands import pause_command, resume_command, resync_command, rollback_command
 from walrelay.cli.forget_reader import forget_reader_command
 from walrelay.cli.migrate_source import migrate_source_command
+from walrelay.cli.observed import FormatOfLog, LagLimit, LevelOfLog, Metrics, OnEvent, WebhookUrl, observability
 from walrelay.cli.preflight import preflight_command
 from walrelay.cli.quarantine import quarantine_app
 from walrelay.cli.replay import replay_command
@@ -163,6 +164,12 @@ def replicate(
     follow: Annotated[
         bool, typer.Option("--follow", help="Capture nothing: `walrelay capture` elsewhere writes the log at --log.")
     ] = False,
+    metrics: Metrics = None,
+    lag_limit: LagLimit = None,
+    log_format: FormatOfLog = None,
+    log_level: LevelOfLog = None,
+    webhook: WebhookUrl = None,
+    on_event: OnEvent = None,
     debug: Debug = False,
 ) -> None:
     """Bring the tables of a publication, or their changes, to a destination; exit code 0 when all is durable."""
@@ -183,6 +190,7 @@ def replicate(
         retries=retries,
         busy_timeout=busy_timeout,
     )
+    observed = observability(metrics, lag_limit, log_format, log_level, webhook, on_event)
     if mode != "copy":
         task = LiveTask(
             mode=cast("Mode", mode),
@@ -204,6 +212,7 @@ def replicate(
                 settings,
                 task,
                 _spark_settings(spark or []),
+                observed,
             )
         )
     if migrate_source:
@@ -215,6 +224,7 @@ def replicate(
             mode,
             settings,
             _spark_settings(spark or []),
+            observed,
         )
     )
 

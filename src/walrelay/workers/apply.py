@@ -30,6 +30,7 @@ from walrelay.model.phases import Catchup, Ready, SyncDone, SyncWait
 from walrelay.model.progress import Apply
 from walrelay.spark.secret_log import LazyAddress
 from walrelay.stores.base import PipelineStore
+from walrelay.workers.batch_counts import BatchCounts
 from walrelay.workers.board import TableBoard
 from walrelay.workers.event_writer import EventWriter, Flight
 
@@ -80,6 +81,9 @@ class ApplyWorker:
         self._lock = threading.Lock() if board is None else board.writing
         self.rows = 0
         """Changes written by this worker."""
+        self.batches = BatchCounts()
+        self.moved_at = time.monotonic()
+        """When a batch was last through, or failed and is tried again."""
         self.applied_at = 0.0
         self.position = self._resume()
         """Every table that takes part has everything up to here."""
@@ -121,6 +125,7 @@ class ApplyWorker:
             self._land(room_for=0)
         except WalrelayError as error:
             self._abandon()
+            self.batches = self.batches.failed()
             if self._board is None or not self._board.fail_named(error):
                 if not error.retryable:
                     raise
@@ -159,6 +164,7 @@ class ApplyWorker:
                 return  # it comes again at the next start
             except WalrelayError as error:
                 self._abandon()
+                self.batches, self.moved_at = self.batches.failed(), time.monotonic()
                 if self._board is not None and self._board.fail_named(error):
                     continue  # that table is out; the others go on without it
                 if not (error.retryable or isinstance(error, DestinationBusyError)):
@@ -197,6 +203,7 @@ class ApplyWorker:
         while self._flying and (self._flying[0].is_over or len(self._flying) > self._in_flight - room_for):
             flight = self._flying[0]
             self._took(flight.landed())
+            self.batches = self.batches.written(time.monotonic() - flight.began_at)
             hit("events.after_write")
             self._flying.popleft()
             if self._board is not None:
@@ -214,6 +221,7 @@ class ApplyWorker:
     def _took(self, result: WriteResult) -> None:
         self.rows += result.rows
         self.applied_at = time.time()
+        self.moved_at = time.monotonic()
 
     def _write(self, ranges: tuple[TableRange, ...], to: Lsn) -> None:
         """At once, beside what flies: tables that do not."""

@@ -3,9 +3,10 @@ what is durable counts."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from walrelay.changes.batch import EventBatch, TableRange
 from walrelay.destinations.base import Destination, WriteResult
@@ -29,6 +30,8 @@ class Flight:
     result: WriteResult
     landed: Callable[[], WriteResult]
     """Waits until it is durable; then what belongs to it is written down."""
+    began_at: float = field(default_factory=time.monotonic)
+    """When the destination was first told of it, by the monotonic clock."""
 
     @property
     def is_over(self) -> bool:
@@ -57,6 +60,7 @@ class EventWriter:
 
     def send(self, batch: EventBatch) -> Flight:
         """Until it is accepted."""
+        began_at = time.monotonic()
         entries = batch.entries()
         quarantine = self._rule.within(batch, entries)
         self._rule.check(batch, quarantine)
@@ -71,7 +75,7 @@ class EventWriter:
                 self.treated.update(counts)
             return done
 
-        return Flight(batch.ranges, batch.to, result, landed)
+        return Flight(batch.ranges, batch.to, result, landed, began_at)
 
     def _keep_shapes(self, batch: EventBatch, entries: list[Entry]) -> None:
         """What the destination, or anybody, asks the store about a table at an LSN is then right (SEMANTICS 17)."""

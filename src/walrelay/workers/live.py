@@ -61,6 +61,7 @@ class LiveRun:
         # In mode `changes` there is no copy to fall back on.
         rule = QuarantineRule(parts.store, parts.settings.on_bad_changes if parts.copies else "error")
         self._writer = EventWriter(parts.log, parts.destination, parts.store, rule)
+        self._moved_at = time.monotonic()
         self._desk = CommandDesk(parts.store, parts.listener.notice)
         complete_from = self._check_lineage()
         self._take_reader_over()
@@ -145,6 +146,8 @@ class LiveRun:
             unknown_since=unknown_since,
             paused=self._desk.is_paused,
             capture=capture,
+            batches=self._worker.batches,
+            moved_at=max(self._moved_at, self._worker.moved_at),
         )
 
     def has_settled(self, lsn: Lsn) -> bool:
@@ -194,6 +197,7 @@ class LiveRun:
 
     def _tick(self) -> None:
         tables, jobs = self._tables, self._jobs
+        self._moved_at = time.monotonic()
         was_paused = self._desk.is_paused
         self._look_at_desk()
         if self._desk.is_paused:
