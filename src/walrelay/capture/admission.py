@@ -13,6 +13,7 @@ from walrelay.log.identity import claim, read_lineage
 from walrelay.log.manifest import Manifest
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
+from walrelay.model.notice import Notice
 from walrelay.postgres.catalog import publication_mark
 from walrelay.postgres.connection import Connection
 from walrelay.postgres.replication import ReplicationConnection, SystemIdentity
@@ -34,7 +35,11 @@ def admitted_lineage(
         slot = find_slot(catalog, course.slot)
         if slot is None:
             hit("slot.before_create")
-            notify(f"creating the replication slot {course.slot}")
+            notify(
+                Notice(
+                    "creating the replication slot", f"creating the replication slot {course.slot}", slot=course.slot
+                )
+            )
             with naming_what_is_waited_for(
                 course.source, catalog.info.backend_pid, f"the replication slot {course.slot}", notify
             ):

@@ -38,6 +38,7 @@ from walrelay.log.status import STATUS, STREAMING, CaptureStatus, Counters, behi
 from walrelay.log.storage import Storage, open_storage
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
+from walrelay.model.notice import Notice
 from walrelay.postgres.catalog import published_tables
 from walrelay.postgres.connection import Connection, connect
 from walrelay.postgres.replication import ReplicationConnection
@@ -160,7 +161,15 @@ class Capture:
                     self._enter("waiting")
                     self._reconnects += 1
                     log.warning("capture connects again", extra={"code": error.code, "delay": delay})
-                    self._notify(f"{error.message}; next attempt in {delay:.1f} s")
+                    self._notify(
+                        Notice.warning(
+                            "capture connects again",
+                            f"{error.message}; next attempt in {delay:.1f} s",
+                            code=error.code,
+                            message=error.message,
+                            after_seconds=delay,
+                        )
+                    )
                     self._course.stopping.wait(delay)
                 self._check_housekeeping()
         finally:
@@ -190,9 +199,8 @@ class Capture:
         self._counters.published(entry)
         bad = sum(file.rows for file in entry.files if file.kind == "quarantine")
         if bad:
-            self._notify(
-                f"{bad} changes cannot be taken as they are, up to {entry.end_lsn}; the log's quarantine has them"
-            )
+            said = f"{bad} changes cannot be taken as they are, up to {entry.end_lsn}; the log's quarantine has them"
+            self._notify(Notice.warning("changes are in quarantine", said, changes=bad, up_to=str(entry.end_lsn)))
 
     def _check_housekeeping(self) -> None:
         if self._housekeeping is not None:

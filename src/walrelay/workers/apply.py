@@ -26,6 +26,7 @@ from walrelay.log.readers import ReaderPositions
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
+from walrelay.model.notice import Notice
 from walrelay.model.phases import Catchup, Ready, SyncDone, SyncWait
 from walrelay.model.progress import Apply
 from walrelay.spark.secret_log import LazyAddress
@@ -129,7 +130,11 @@ class ApplyWorker:
             if self._board is None or not self._board.fail_named(error):
                 if not error.retryable:
                     raise
-                self._notify(f"{error.message}; sent again")
+                self._notify(
+                    Notice.warning(
+                        "batch is sent again", f"{error.message}; sent again", code=error.code, message=error.message
+                    )
+                )
             self._apply(to)
 
     def _resume(self) -> Lsn:
@@ -169,7 +174,15 @@ class ApplyWorker:
                     continue  # that table is out; the others go on without it
                 if not (error.retryable or isinstance(error, DestinationBusyError)):
                     raise
-                self._notify(f"{error.message}; next attempt in {delay.total_seconds():.1f} s")
+                self._notify(
+                    Notice.warning(
+                        "batch is tried again",
+                        f"{error.message}; next attempt in {delay.total_seconds():.1f} s",
+                        code=error.code,
+                        message=error.message,
+                        after_seconds=delay.total_seconds(),
+                    )
+                )
                 if self._stopping.wait(delay.total_seconds()):
                     return
 

@@ -24,6 +24,7 @@ from walrelay.errors import (
 from walrelay.log.readers import ReaderPositions
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
+from walrelay.model.notice import Notice
 from walrelay.model.phases import Errored, Ready
 from walrelay.model.progress import Apply
 from walrelay.model.schema import SchemaVersion
@@ -179,7 +180,8 @@ class LiveRun:
         store.delete_durable_progress(Apply())
         store.update_durable_progress(Apply(), now, max(progress.lsn, log.start()) if relogged else progress.lsn)
         how = f"the server is on timeline {now.timeline}" if promoted else "the log was made anew"
-        self._parts.listener.notice(f"{how}; nothing is missing, and the tables go on where they were")
+        said = f"{how}; nothing is missing, and the tables go on where they were"
+        self._parts.listener.notice(Notice("going on in another lineage", said, timeline=now.timeline, message=how))
         return min(progress.lsn, log.start()) if relogged else log.start()
 
     def remember_head(self) -> None:

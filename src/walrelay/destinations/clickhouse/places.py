@@ -13,6 +13,7 @@ from walrelay.destinations.clickhouse.dialect import literal
 from walrelay.destinations.clickhouse.facts import MARK, Facts, Stored, new_epoch
 from walrelay.destinations.clickhouse.layout import create_view
 from walrelay.destinations.clickhouse.names import view_name
+from walrelay.destinations.notices import taken_over
 from walrelay.errors import NameClashError, OtherPipelineError, OtherSourceError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
@@ -71,7 +72,7 @@ class Places:
         if not keeper or keeper == context.pipeline_name:
             return
         if copying and context.mode == "both" and plain_name(keeper) == context.pipeline_id:
-            context.notify(f"{schema.name} was kept current by the pipeline {keeper}; this one takes it over")
+            context.notify(taken_over(schema.name, keeper))
             return
         this = f"the pipeline {context.pipeline_name}" if context.pipeline_name else "a copy without changes"
         raise OtherPipelineError(

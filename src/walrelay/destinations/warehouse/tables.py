@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 from walrelay.destinations.base import DestinationContext
+from walrelay.destinations.notices import taken_over
 from walrelay.destinations.warehouse.names import refuse_own, refuse_twins, state_place
 from walrelay.destinations.warehouse.service import Warehouse
 from walrelay.destinations.warehouse.state import Kept, TableState
@@ -76,7 +77,7 @@ class Tables:
         if not keeper or keeper == context.pipeline_name:
             return
         if copying and context.mode == "both" and plain_name(keeper) == context.pipeline_id:
-            context.notify(f"{schema.name} was kept current by the pipeline {keeper}; this one takes it over")
+            context.notify(taken_over(schema.name, keeper))
             return
         this = f"the pipeline {context.pipeline_name}" if context.pipeline_name else "a copy without changes"
         raise OtherPipelineError(
