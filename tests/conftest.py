@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from uuid import uuid4
 
 import psycopg
@@ -14,6 +15,8 @@ from psycopg import sql
 
 from tests.repetitions import ALL_KILLS, LONG
 from walrelay.testing.postgres import EmbeddedPostgres
+
+TESTS = Path(__file__).parent
 
 # A loaded machine is slow; no test asks how fast it is.
 settings.register_profile("walrelay", deadline=None)
@@ -48,8 +51,15 @@ def database(postgres18: EmbeddedPostgres) -> Iterator[str]:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
+ROOMS = ("lake", "warehouse", "spark", "faults", "e2e", "integration", "contract", "roundtrip", "property", "unit")
+"""In this order: what is made of long files first, so that in the end no process waits for another that has just begun
+one; and what wants the same Spark session side by side."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is long, and leave it out unless everything was asked for."""
+    items.sort(key=lambda item: _room(item.path))
     for item in items:
         if _is_long(item):
             item.add_marker("long")
@@ -58,6 +68,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("long") is not None]
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item.get_closest_marker("long") is None]
+
+
+def _room(file: Path) -> int:
+    """Its place among ROOMS; files from elsewhere come last."""
+    parts = file.relative_to(TESTS).parts if file.is_relative_to(TESTS) else ("",)
+    return ROOMS.index(parts[0]) if parts[0] in ROOMS else len(ROOMS)
 
 
 def _is_long(item: pytest.Item) -> bool:

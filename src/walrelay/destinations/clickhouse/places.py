@@ -13,12 +13,11 @@ from walrelay.destinations.clickhouse.dialect import literal
 from walrelay.destinations.clickhouse.facts import MARK, Facts, Stored, new_epoch
 from walrelay.destinations.clickhouse.layout import create_view
 from walrelay.destinations.clickhouse.names import view_name
-from walrelay.destinations.notices import taken_over
-from walrelay.errors import NameClashError, OtherPipelineError, OtherSourceError
+from walrelay.destinations.keepers import refuse_stranger
+from walrelay.errors import NameClashError, OtherSourceError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.schema import TableSchema
-from walrelay.stores.names import plain_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +66,12 @@ class Places:
     def refuse_stranger(self, schema: TableSchema, *, copying: bool) -> None:
         """Raise when another pipeline keeps the table current. One that begins anew, under the same id, takes over the
         tables that it copies."""
-        held, context = self._held.get(schema.id), self._context
+        held = self._held.get(schema.id)
         keeper = "" if held is None else held.facts.pipeline
-        if not keeper or keeper == context.pipeline_name:
-            return
-        if copying and context.mode == "both" and plain_name(keeper) == context.pipeline_id:
-            context.notify(taken_over(schema.name, keeper))
-            return
-        this = f"the pipeline {context.pipeline_name}" if context.pipeline_name else "a copy without changes"
-        raise OtherPipelineError(
-            f"{schema.name} in {self._server.address} is kept current by the pipeline {keeper}; this is {this}",
-            hint=f"Run that pipeline, or choose another database; or take its tables over with --id"
-            f" {plain_name(keeper)} and a --state directory that is empty.",
-            context={"table": str(schema.name), "table_id": schema.id},
-        )
+        refuse_stranger(
+            schema.id, schema.name, keeper, self._context,
+            copying=copying, place=str(self._server.address), kind="database",
+        )  # fmt: skip
 
     def refuse_taken(self, schema: TableSchema) -> str:
         """The name of the table's view; raises when what stands there is not ours."""

@@ -17,6 +17,7 @@ from walrelay.destinations.duckdb.names import folded
 from walrelay.destinations.duckdb.places import ELSEWHERE, WHERE, DuckDBPlaces
 from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook
 from walrelay.destinations.holdings import Holding, writer_of
+from walrelay.destinations.keepers import begins_anew, kept_by
 from walrelay.destinations.notices import waits_for_holder
 from walrelay.destinations.places import other_source
 from walrelay.errors import (
@@ -30,7 +31,6 @@ from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import Ready, SyncDone
 from walrelay.model.progress import Apply
 from walrelay.stores.file_lock import FileLock, HeldError
-from walrelay.stores.names import plain_name
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -162,10 +162,10 @@ class Ownership:
                 raise self._other_pipeline(name, None)
         elif held.source_id != context.source_id:
             raise other_source(self._book, name, held.source_id, WHERE, ELSEWHERE)
-        elif held.pipeline is not None and held.pipeline != context.pipeline_name:
-            begins_anew = plain_name(held.pipeline) == context.pipeline_id and context.mode == "both"
-            if not (begins_anew and takes_over):
-                raise self._other_pipeline(name, held.pipeline)
+        elif held.pipeline is None or held.pipeline == context.pipeline_name:
+            return
+        elif not (takes_over and begins_anew(held.pipeline, context)):
+            raise self._other_pipeline(name, held.pipeline)
 
     def taken_over(self, name: TableName) -> str | None:
         """The pipeline that has kept the table current until now, when this is another one."""
@@ -174,23 +174,7 @@ class Ownership:
         return before if before != self._context.pipeline_name else None
 
     def _other_pipeline(self, name: TableName, pipeline: str | None) -> OtherPipelineError:
-        context = self._context
-        who = "a pipeline of an earlier version" if pipeline is None else f"the pipeline {pipeline}"
-        this = f"the pipeline {context.pipeline_name}" if context.pipeline_name else "a copy without changes"
-        hint = f"Run that pipeline, or choose another file; if it is gone for good: DROP TABLE {name}; in this one"
-        if context.mode == "both" and pipeline is not None:
-            if plain_name(pipeline) == context.pipeline_id:
-                hint = (
-                    "Another --state directory has this pipeline now: go on with that one; or begin anew, with a"
-                    " --state directory that is empty"
-                )
-            else:
-                hint = f"{hint}, or take its tables over with --id {plain_name(pipeline)}"
-        return OtherPipelineError(
-            f"{name} in {self._path} is kept current by {who}; this is {this}",
-            hint=f"{hint}.",
-            context={"table": str(name)},
-        )
+        return kept_by(pipeline, name, self._context, place=str(self._path), elsewhere=ELSEWHERE)
 
     def _is_there(self, name: TableName) -> bool:
         there = self._connection.execute(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from walrelay.destinations.base import DestinationContext
+from walrelay.destinations.keepers import refuse_stranger
 from walrelay.destinations.lake.format import (
     COPIED,
     KEY,
@@ -22,12 +23,10 @@ from walrelay.destinations.lake.format import (
     LakeFormat,
     Place,
 )
-from walrelay.destinations.notices import taken_over
-from walrelay.errors import NameClashError, OtherPipelineError, OtherSourceError
+from walrelay.errors import NameClashError, OtherSourceError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.schema import TableSchema
-from walrelay.stores.names import plain_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,19 +61,10 @@ class Tables:
     def refuse_stranger(self, schema: TableSchema, *, copying: bool) -> None:
         """Raise when another pipeline keeps the table current. One that begins anew, under the same id, takes over the
         tables that it copies."""
-        held, context = self._held.get(schema.id), self._context
+        held = self._held.get(schema.id)
         keeper = "" if held is None else held.facts.properties.get(PIPELINE, "")
-        if not keeper or keeper == context.pipeline_name:
-            return
-        if copying and context.mode == "both" and plain_name(keeper) == context.pipeline_id:
-            context.notify(taken_over(schema.name, keeper))
-            return
-        this = f"the pipeline {context.pipeline_name}" if context.pipeline_name else "a copy without changes"
-        raise OtherPipelineError(
-            f"{schema.name} in {self._lake} is kept current by the pipeline {keeper}; this is {this}",
-            hint=f"Run that pipeline, or choose another directory; or take its tables over with --id"
-            f" {plain_name(keeper)} and a --state directory that is empty.",
-            context={"table": str(schema.name)},
+        refuse_stranger(
+            schema.id, schema.name, keeper, self._context, copying=copying, place=str(self._lake), kind="directory"
         )
 
     def reread(self, table: TableId) -> Held:

@@ -6,17 +6,17 @@ import uuid
 
 from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.holdings import Holding, writer_of
+from walrelay.destinations.keepers import begins_anew, kept_by
 from walrelay.destinations.places import other_source
 from walrelay.destinations.postgres.book import TargetBook
 from walrelay.destinations.postgres.client import Connection, rows
 from walrelay.destinations.postgres.dialect import quoted
 from walrelay.destinations.postgres.failures import OwnSourceError, TargetReadOnlyError, TargetRightsError
 from walrelay.destinations.postgres.places import ELSEWHERE, WHERE, TargetPlaces
-from walrelay.errors import DestinationError, OtherDestinationError, OtherPipelineError
+from walrelay.errors import DestinationError, OtherDestinationError
 from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import Ready, SyncDone
 from walrelay.postgres.identity import source_id
-from walrelay.stores.names import plain_name
 
 OLDEST_VERSION = 140_000
 _RIGHTS = """
@@ -127,24 +127,5 @@ class Ownership:
             raise other_source(self._book, held.name, held.source_id, WHERE, ELSEWHERE)
         if held.pipeline is None or held.pipeline == context.pipeline_name:
             return
-        begins_anew = plain_name(held.pipeline) == context.pipeline_id and context.mode == "both"
-        if not (begins_anew and takes_over):
-            raise self._other_pipeline(held.name, held.pipeline)
-
-    def _other_pipeline(self, name: TableName, pipeline: str) -> OtherPipelineError:
-        context = self._context
-        this = f"the pipeline {context.pipeline_name}" if context.pipeline_name else "a copy without changes"
-        hint = f"Run that pipeline, or choose {ELSEWHERE}; if it is gone for good: DROP TABLE {name}; there"
-        if context.mode == "both":
-            if plain_name(pipeline) == context.pipeline_id:
-                hint = (
-                    "Another --state directory has this pipeline now: go on with that one; or begin anew, with a"
-                    " --state directory that is empty"
-                )
-            else:
-                hint = f"{hint}, or take its tables over with --id {plain_name(pipeline)}"
-        return OtherPipelineError(
-            f"{name} in {self._where} is kept current by the pipeline {pipeline}; this is {this}",
-            hint=f"{hint}.",
-            context={"table": str(name)},
-        )
+        if not (takes_over and begins_anew(held.pipeline, context)):
+            raise kept_by(held.pipeline, held.name, context, place=self._where, elsewhere=ELSEWHERE)

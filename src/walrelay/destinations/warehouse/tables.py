@@ -9,15 +9,14 @@ from collections import Counter
 from dataclasses import replace
 
 from walrelay.destinations.base import DestinationContext
-from walrelay.destinations.notices import taken_over
+from walrelay.destinations.keepers import refuse_stranger
 from walrelay.destinations.warehouse.names import refuse_own, refuse_twins, state_place
 from walrelay.destinations.warehouse.service import Warehouse
 from walrelay.destinations.warehouse.state import Kept, TableState
-from walrelay.errors import DestinationError, NameClashError, OtherPipelineError, OtherSourceError
+from walrelay.errors import DestinationError, NameClashError, OtherSourceError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
 from walrelay.model.schema import TableSchema
-from walrelay.stores.names import plain_name
 
 
 class Tables:
@@ -71,21 +70,12 @@ class Tables:
         self._refuse_stranger(schema, copying=copying)
 
     def _refuse_stranger(self, schema: TableSchema, *, copying: bool) -> None:
-        """Another pipeline's. One that begins anew, under the same id, takes over the tables that it copies."""
-        kept, context = self._kept.get(schema.id), self._context
+        kept = self._kept.get(schema.id)
         keeper = "" if kept is None else kept.state.pipeline
-        if not keeper or keeper == context.pipeline_name:
-            return
-        if copying and context.mode == "both" and plain_name(keeper) == context.pipeline_id:
-            context.notify(taken_over(schema.name, keeper))
-            return
-        this = f"the pipeline {context.pipeline_name}" if context.pipeline_name else "a copy without changes"
-        raise OtherPipelineError(
-            f"{schema.name} in {self._warehouse.shown} is kept current by the pipeline {keeper}; this is {this}",
-            hint="Run that pipeline, or choose another place; or take its tables over with --id"
-            f" {plain_name(keeper)} and a --state directory that is empty.",
-            context={"table": str(schema.name)},
-        )
+        refuse_stranger(
+            schema.id, schema.name, keeper, self._context,
+            copying=copying, place=self._warehouse.shown, kind="place",
+        )  # fmt: skip
 
     # ---------------------------------------------------------------------------------------------------------- places
 
