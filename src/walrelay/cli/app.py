@@ -20,6 +20,7 @@ from walrelay.cli.quarantine import quarantine_app
 from walrelay.cli.replay import replay_command
 from walrelay.cli.slots import slots_app
 from walrelay.cli.status import status_command
+from walrelay.cli.top import top_command
 from walrelay.cli.verify import verify_command
 from walrelay.errors import ConfigError, WalrelayError
 
@@ -234,6 +235,7 @@ app.command("migrate-source")(migrate_source_command)
 app.command("capture")(capture_command)
 app.command("replay")(replay_command)
 app.command("status")(status_command)
+app.command("top")(top_command)
 app.command("resync")(resync_command)
 app.command("rollback")(rollback_command)
 app.command("pause")(pause_command)
