@@ -1,8 +1,10 @@
-"""What the tests of metrics, health and events share: a pipeline's state, as it would be seen."""
+"""What the tests of metrics, health, events and hooks share: a pipeline's state as it would be seen, a receiver."""
 
 from __future__ import annotations
 
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from walrelay.config.observability import metrics_settings
@@ -12,6 +14,41 @@ from walrelay.model.names import TableName
 from walrelay.telemetry.listeners import Counting
 from walrelay.telemetry.look import Look
 from walrelay.workers.status import PipelineStatus, TableStatus
+
+PATIENCE = 60.0
+
+
+class Receiver:
+    """A web server that remembers; `answers` are its next answers, then 204."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[dict[str, str], bytes]] = []
+        self.answers: list[int] = []
+        self.held = threading.Event()
+        self.held.set()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.held.wait(PATIENCE)
+                receiver.heard.append((dict(self.headers), body))
+                code = receiver.answers.pop(0) if receiver.answers else 204
+                self.send_response(code)
+                if code == 302:
+                    self.send_header("Location", "/elsewhere")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook?token=t0ken"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self.held.set()
+        self._server.shutdown()
+        self._server.server_close()
 
 
 def capturing(**more: Any) -> CaptureStatus:

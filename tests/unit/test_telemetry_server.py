@@ -79,6 +79,12 @@ def test_a_client_too_many_is_hung_up_on(served: Served) -> None:
         one.close()
 
 
-def test_an_address_that_is_taken_is_refused_by_name(served: Served) -> None:
-    with pytest.raises(ListenAddressError, match=str(served.address[1])), server.serving(*served.address, lambda: None):
-        pass  # pragma: no cover
+def test_an_address_that_is_taken_is_refused_by_name_and_another_one_is_not(served: Served) -> None:
+    with (
+        pytest.raises(ListenAddressError, match=str(served.address[1])) as caught,
+        server.serving(*served.address, lambda: None),
+    ):
+        raise AssertionError("two servers on one address")
+    assert "--metrics HOST:PORT" in caught.value.hint
+    with server.serving("127.0.0.1", 0, lambda: None) as another:
+        assert another != served.address

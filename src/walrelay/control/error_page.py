@@ -19,6 +19,7 @@ MODULES: Final = (
     "walrelay.log.failures",
     "walrelay.log.xids",
     "walrelay.stores.failures",
+    "walrelay.telemetry.failures",
     "walrelay.workers.lock_watch",
     "walrelay.workers.table_sync",
 )

@@ -113,7 +113,7 @@ class Command:
         except OSError as error:
             raise HookNotToldError(f"not started ({error.strerror})", passes=False) from None
         try:
-            child.communicate(json.dumps(event.body(), default=str).encode(), timeout=self._timeout)
+            child.communicate(json.dumps(event.body(), default=str).encode() + b"\n", timeout=self._timeout)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
