@@ -128,6 +128,7 @@ def test_what_goes_wrong_is_told_and_no_value_of_a_row_nor_a_secret_with_it(live
         assert after["walrelay_log_segments"] >= 0 and after["walrelay_memory_bytes"] > 50_000_000
 
         seen.pipeline.pause()
+        seen.until(lambda: seen.metrics()["walrelay_paused"] == 1, "paused")
         live.sql("DELETE FROM good WHERE id > 100")
         told = seen.until_told("lag_over_limit")
         assert told["lag_seconds"] > told["limit_seconds"] == 1.0 and told["lag_bytes"] > 0
