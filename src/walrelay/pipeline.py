@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import uuid
@@ -45,7 +44,7 @@ from walrelay.model.progress import Apply
 from walrelay.model.special import Special
 from walrelay.postgres.catalog import PublishedTable
 from walrelay.postgres.source import PostgresSource
-from walrelay.sources.base import Contents, FeedOrder, Source
+from walrelay.sources.base import Contents, FeedOrder
 from walrelay.sources.feed import Feed
 from walrelay.sources.postgres import PublishedDatabase
 from walrelay.spark.needs import check_session, settings_for
@@ -82,8 +81,8 @@ class Pipeline:
 
     Mode `both` copies every table and keeps it current, for ever. Mode `copy` copies every table once. Mode `changes`
     hands on every committed change from now on. Changes are landed in the change log at `log`, through the replication
-    slot `slot`, and a streaming query applies the log. `id` names the pipeline in the store and as a reader of the log;
-    the same id, store and log go on where they were.
+    slot `slot` (by default one of its own), and a streaming query applies the log. `id` names the pipeline in the store
+    and as a reader of the log; the same id, store and log go on where they were.
 
     `spark` is the session to use; without one the active session, else a quiet local one (`spark_settings` override
     its defaults, see `walrelay.spark.session.LOCAL_SETTINGS`). `settings` says how to copy, `capture` how to capture.
@@ -124,7 +123,10 @@ class Pipeline:
         if mode != "copy" and log is None:
             raise ConfigError(f"mode {mode} needs a place for the change log", hint='Pipeline(…, log="DIR")')
         if mode == "copy" and migrate_source:
-            raise ConfigError("mode copy follows no DDL", hint="Leave migrate_source out, or use mode both or changes.")
+            raise ConfigError(
+                "mode copy follows no DDL",
+                hint="Leave out migrate_source (--migrate-source), or use mode both or changes.",
+            )
         if follow and (mode == "copy" or begin_anew):
             raise ConfigError(
                 "a pipeline that follows a log of somebody else's neither makes one anew nor does without",
@@ -133,14 +135,14 @@ class Pipeline:
         self.id = id
         self.log = log
         self.follow = follow
-        self.slot = slot or default_slot(source.publication)
+        self.slot = slot
         self.capture = capture or capture_settings()
         self.destination = destination
         self.store: PipelineStore = store if store is not None else MemoryStore()
         self.mode = mode
         self.settings = settings or copy_settings()
         self.source = replace(source, stall_timeout=self.settings.stall_timeout)
-        self._source: Source = PublishedDatabase(self.source, self.slot, self.capture, follow, migrate_source)
+        self._source = PublishedDatabase(self.source, self.slot, self.capture, follow, migrate_source)
         self.begin_anew = begin_anew
         self._given = spark
         self._spark_settings = spark_settings
@@ -197,6 +199,11 @@ class Pipeline:
                     self.store.store_fact(WHOLE_PIPELINE, ENDED, body)
             raise
 
+    def _feed_order(self, until: Until | None) -> FeedOrder:
+        return FeedOrder(
+            str(self.log), self.settings, until is not None, self.listener.notice, unique_name(self.store, self.id)
+        )
+
     def _beginning_anew(self, until: Until | None) -> RunSummary:
         """When that was asked for and is the way back; not for ever where each beginning fails at once."""
         is_anew = False
@@ -212,7 +219,7 @@ class Pipeline:
                 begin_pipeline_anew(
                     error,
                     source=self.source,
-                    slot=self.slot,
+                    slot=self._source.slot_of(self._feed_order(until)),
                     log=str(self.log),
                     store=self.store,
                     notify=self.listener.notice,
@@ -302,8 +309,8 @@ class Pipeline:
             self.store.load_table_schemas()
             self.store.store_fact(WHOLE_PIPELINE, ENDED, None)
             found = self._source.contents(self._stopping)  # raises when there is nothing
-            notify, ends = self.listener.notice, until is not None
-            process = self._source.feed(FeedOrder(location, self.settings, ends, notify))
+            ends = until is not None
+            process = self._source.feed(self._feed_order(until))
             before = self._treated(location)
             self.destination.startup(self._context(found))
             try:
@@ -469,11 +476,6 @@ class Pipeline:
             root = root / ".walrelay-staging"
         with staging_area(root.absolute(), timeout=timeout, notify=notify) as area:
             yield area
-
-
-def default_slot(publication: str) -> str:
-    """A slot's name made from the publication's."""
-    return "walrelay_" + re.sub(r"[^a-z0-9_]", "_", publication.lower())[:50]
 
 
 def failed(summary: RunSummary) -> CopyFailedError:

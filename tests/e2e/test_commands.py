@@ -131,7 +131,9 @@ def test_changes_go_to_stdout_as_json_lines_in_commit_order(shop: str) -> None:
         connection.execute("UPDATE orders SET note = 'new' WHERE id = 1")
         connection.execute("DELETE FROM orders WHERE id = 2")
         second = walrelay(*command)
-        connection.execute("SELECT pg_drop_replication_slot('walrelay_p')")
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+        )
     assert second.returncode == 0, second.stderr
     lines = [json.loads(line) for line in second.stdout.splitlines()]
     assert [(line["op"], line["row"] and line["row"]["note"], line["old"]) for line in lines] == [

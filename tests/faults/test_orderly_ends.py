@@ -96,10 +96,10 @@ def shop(database: str) -> Iterator[str]:
         connection.execute("INSERT INTO orders SELECT n, repeat(md5(n::text), 30) FROM generate_series(1, 20000) n")
         connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
         yield database
-        look = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'walrelay_p' AND active"
+        look = "SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'walrelay_p_%' AND active"
         wait_until(lambda: connection.execute(look).fetchone() == (0,), "the slot is free")
         connection.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = 'walrelay_p'"
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE 'walrelay_p_%'"
         )
 
 

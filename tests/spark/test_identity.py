@@ -89,6 +89,28 @@ def copy_once(live: Live, **more: Any) -> Pipeline:
     return live.pipeline(mode="copy", store=None, log=None, slot=None, **more)
 
 
+# ------------------------------------------------------------------------------------------------- two with defaults
+
+
+def test_two_pipelines_of_one_publication_get_slots_of_their_own(live: Live, twin: Live, tmp_path: Path) -> None:
+    make(live)
+    twin.file = tmp_path / "twin.duckdb"
+    for one in (live, twin):
+        one.pipeline(slot=None).run(until="caught-up")
+    assert any("keeps" in notice and "slots drop" in notice for notice in twin.heard.notices), twin.heard.notices
+    live.sql("INSERT INTO items VALUES (11, 11)")
+    for one in (twin, live):
+        one.pipeline(slot=None).run(until="caught-up")
+        assert query(one.file, "SELECT count(*) FROM public.items") == [(11,)]
+    # What one does about a lost log does not take the other's slot away.
+    live.log.rename(tmp_path / "lost")
+    live.sql("DELETE FROM items")
+    for one in (live, twin):
+        one.pipeline(slot=None, begin_anew=one is live).run(until="caught-up")
+        assert query(one.file, "SELECT count(*) FROM public.items") == [(0,)]
+    live.sql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE 'walrelay_p_%'")
+
+
 # ------------------------------------------------------------------------------------------------------ two sources
 
 

@@ -14,10 +14,21 @@ from walrelay.log.manifest import Manifest
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.notice import Notice
+from walrelay.model.sizes import size
 from walrelay.postgres.catalog import publication_mark
 from walrelay.postgres.connection import Connection
 from walrelay.postgres.replication import ReplicationConnection, SystemIdentity
-from walrelay.postgres.slot import Slot, check_position, check_usable, create_slot, find_slot, in_use, wait_until_free
+from walrelay.postgres.slot import (
+    OWN_PREFIX,
+    Slot,
+    all_slots,
+    check_position,
+    check_usable,
+    create_slot,
+    find_slot,
+    in_use,
+    wait_until_free,
+)
 from walrelay.postgres.slot_wait import naming_what_is_waited_for
 
 
@@ -34,6 +45,7 @@ def admitted_lineage(
     if lineage is None:
         slot = find_slot(catalog, course.slot)
         if slot is None:
+            _tell_of_unread_slots(catalog, system.database, notify)
             hit("slot.before_create")
             notify(
                 Notice(
@@ -71,6 +83,21 @@ def admitted_lineage(
         lineage = accept_timeline(course.storage, replication, lineage, held, system.timeline)
     check_not_put_back(catalog, read_held(course.storage, manifest, lineage))
     return lineage
+
+
+def _tell_of_unread_slots(catalog: Connection, database: str, notify: Callable[[str], None]) -> None:
+    """A pipeline whose state was deleted leaves its slot behind, which keeps WAL until the disk is full."""
+    for slot in all_slots(catalog):
+        if slot.name.startswith(OWN_PREFIX) and slot.database == database and slot.active_pid is None:
+            said = (
+                f"nobody reads the replication slot {slot.name}, which keeps {size(slot.retained_bytes)} of WAL; if its"
+                f" pipeline is gone for good: walrelay slots drop SOURCE {slot.name}"
+            )
+            notify(
+                Notice.warning(
+                    "nobody reads a replication slot", said, slot=slot.name, retained_bytes=slot.retained_bytes
+                )
+            )
 
 
 def check_slot(slot: Slot | None, name: str, system: SystemIdentity, held: Lsn) -> None:

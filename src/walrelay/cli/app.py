@@ -5,19 +5,23 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from walrelay import __version__
 from walrelay.cli.capture import capture_command
 from walrelay.cli.commands import pause_command, resume_command, resync_command, rollback_command
+from walrelay.cli.config import config_app
 from walrelay.cli.forget_reader import forget_reader_command
+from walrelay.cli.init import init_command
 from walrelay.cli.migrate_source import migrate_source_command
-from walrelay.cli.observed import FormatOfLog, LagLimit, LevelOfLog, Metrics, OnEvent, WebhookUrl, observability
+from walrelay.cli.observed import FormatOfLog, LagLimit, LevelOfLog, Metrics, OnEvent, WebhookUrl, observability_options
+from walrelay.cli.places import STATE
 from walrelay.cli.preflight import preflight_command
 from walrelay.cli.quarantine import quarantine_app
 from walrelay.cli.replay import replay_command
+from walrelay.cli.run import end_of, run_command
 from walrelay.cli.slots import slots_app
 from walrelay.cli.status import status_command
 from walrelay.cli.top import top_command
@@ -26,8 +30,6 @@ from walrelay.errors import ConfigError, WalrelayError
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from walrelay.pipeline import Mode
 
 app = typer.Typer(
     name="walrelay",
@@ -78,18 +80,22 @@ def replicate(
     ],
     publication: Annotated[str, typer.Option(help="The publication that names the tables.", show_default=False)],
     mode: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="both: copy all tables and keep them current. copy: copy them once. changes: every change from now on."
+            " [default: both]"
         ),
-    ] = "both",
+    ] = None,
     until: Annotated[
         str | None,
         typer.Option(help="caught-up: end once all that is committed now has arrived. [default: run until stopped]"),
     ] = None,
     state: Annotated[
-        Path, typer.Option(help="Where walrelay keeps what it must remember; the change log is in it.")
-    ] = Path("walrelay-state"),
+        Path | None,
+        typer.Option(
+            help="Where walrelay keeps what it must remember; the change log is in it. [default: walrelay-state]"
+        ),
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option(help="A Postgres in place of --state; the change log stays there, or at --log.", metavar="URL"),
@@ -100,7 +106,9 @@ def replicate(
     pipeline_id: Annotated[
         str | None, typer.Option("--id", help="The pipeline's name in its state. [default: the publication's]")
     ] = None,
-    slot: Annotated[str | None, typer.Option(help="The replication slot. [default: walrelay_<publication>]")] = None,
+    slot: Annotated[
+        str | None, typer.Option(help="The replication slot. [default: one of its own, walrelay_<publication>_…]")
+    ] = None,
     ack: Annotated[
         str | None,
         typer.Option(help="log or destination: what Postgres may forget. [default: destination, log on s3://…]"),
@@ -175,61 +183,48 @@ def replicate(
 ) -> None:
     """Bring the tables of a publication, or their changes, to a destination; exit code 0 when all is durable."""
     _set_debug(debug)
-    from walrelay.cli.replicate import LiveTask, run_copy, run_live
-    from walrelay.config.settings import capture_settings, copy_settings
-    from walrelay.destinations.urls import destination_from_url
-    from walrelay.postgres.source import PostgresSource
+    from walrelay.config.loading import load
 
-    settings = copy_settings(
-        special_values=special_values,
-        unknown_types=unknown_types,
-        on_silent_change=on_silent_change,
-        on_bad_changes=on_bad_changes,
-        max_tables=max_tables,
-        staging=staging,
-        every=every,
-        retries=retries,
-        busy_timeout=busy_timeout,
-    )
-    observed = observability(metrics, lag_limit, log_format, log_level, webhook, on_event)
-    if mode != "copy":
-        task = LiveTask(
-            mode=cast("Mode", mode),
-            id=pipeline_id or publication,
-            state=state,
-            store=store,
-            log=log,
-            slot=slot,
-            until=_until(until),
-            capture=capture_settings(ack=ack, retain_age=retain_age, accept_timeline=accept_timeline),
-            migrate_source=migrate_source,
-            begin_anew=begin_anew,
-            follow=follow,
-        )
-        raise typer.Exit(
-            run_live(
-                PostgresSource(source, publication=publication),
-                destination_from_url(destination, lane),
-                settings,
-                task,
-                _spark_settings(spark or []),
-                observed,
-            )
-        )
-    if migrate_source:
-        raise ConfigError("mode copy follows no DDL", hint="Leave out --migrate-source, or use mode both or changes.")
-    raise typer.Exit(
-        run_copy(
-            PostgresSource(source, publication=publication),
-            destination_from_url(destination, lane),
-            mode,
-            settings,
-            _spark_settings(spark or []),
-            observed,
-        )
-    )
+    # An option that is not given leaves the key to the environment, and to what replicate does by itself.
+    options: dict[tuple[str | int, ...], tuple[str, object]] = {
+        ("source", "url"): ("SOURCE", source),
+        ("source", "publication"): ("--publication", publication),
+        ("source", "slot"): ("--slot", slot),
+        ("source", "migrate_source"): ("--migrate-source", migrate_source or None),
+        ("destination", "url"): ("DESTINATION", destination),
+        ("destination", "lane"): ("--lane", lane),
+        ("store", "path"): ("--state", state),
+        ("store", "url"): ("--store", store),
+        ("log", "location"): ("--log", log),
+        ("log", "follow"): ("--follow", follow or None),
+        ("log", "ack"): ("--ack", ack),
+        ("log", "retain_age"): ("--retain-age", retain_age),
+        ("log", "accept_timeline"): ("--accept-timeline", accept_timeline),
+        ("pipeline", "id"): ("--id", pipeline_id),
+        ("pipeline", "mode"): ("--mode", mode),
+        ("pipeline", "begin_anew"): ("--begin-anew", begin_anew or None),
+        ("pipeline", "every"): ("--every", every),
+        ("pipeline", "special_values"): ("--special-values", special_values),
+        ("pipeline", "on_silent_change"): ("--on-silent-change", on_silent_change),
+        ("pipeline", "unknown_types"): ("--unknown-types", unknown_types),
+        ("pipeline", "on_bad_changes"): ("--on-bad-changes", on_bad_changes),
+        ("pipeline", "max_tables"): ("--max-tables", max_tables),
+        ("pipeline", "staging"): ("--staging", staging),
+        ("pipeline", "retries"): ("--retries", retries),
+        ("pipeline", "busy_timeout"): ("--busy-timeout", busy_timeout),
+        **observability_options(metrics, lag_limit, log_format, log_level, webhook, on_event),
+        **{("spark", key): ("--spark", value) for key, value in _spark_settings(spark or []).items()},
+    }
+    end = end_of(until)
+    loaded = load(options=options, defaults={("store", "path"): STATE})
+    from walrelay.cli.replicate import run_pipeline
+
+    raise typer.Exit(run_pipeline(loaded, end))
 
 
+app.command("run")(run_command)
+app.command("init")(init_command)
+app.add_typer(config_app, name="config")
 app.command("preflight")(preflight_command)
 app.command("migrate-source")(migrate_source_command)
 app.command("capture")(capture_command)
@@ -257,12 +252,6 @@ def demo(
     from walrelay.cli.demo import demo_command
 
     raise typer.Exit(demo_command(rows, output))
-
-
-def _until(word: str | None) -> Literal["caught-up"] | None:
-    if word not in (None, "caught-up"):
-        raise ConfigError(f"no such end: {word}", hint="--until caught-up, or leave it out to run until stopped.")
-    return "caught-up" if word else None
 
 
 def _spark_settings(pairs: list[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from walrelay.errors import ConfigError
+from walrelay.model.sizes import size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,12 +125,3 @@ def _headline(status: CaptureStatus, log: str) -> str:
         f"[bold]{status.transactions:,} transactions, {status.rows:,} changes[/] captured; {log} holds everything up to"
         f" {status.durable_lsn}, the slot {status.slot} is confirmed up to {status.confirmed_lsn}"
     )
-
-
-def size(count: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"

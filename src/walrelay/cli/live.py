@@ -14,9 +14,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from walrelay.cli.capture import size
 from walrelay.cli.progress import Board, PlainLines, clock, duration, failure_words, printable
 from walrelay.cli.status import STYLES
+from walrelay.model.sizes import size
 from walrelay.workers.report import Silent, TableReport
 
 if TYPE_CHECKING:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from walrelay.config.observability import Observability
 
 Metrics = Annotated[
     str | None,
@@ -38,27 +35,24 @@ OnEvent = Annotated[
 ]
 
 
-def observability(
+def observability_options(
     metrics: str | None,
     lag_limit: str | None,
     log_format: str | None,
     log_level: str | None,
     webhook: str | None,
     on_event: str | None,
-) -> Observability:
-    """From options and environment. Nobody has asked for a log unless something is said about it."""
-    from walrelay.config.observability import (
-        Observability,
-        address,
-        hook_settings,
-        logging_settings,
-        metrics_settings,
-    )
+) -> dict[tuple[str | int, ...], tuple[str, object]]:
+    """The keys that the options set, each with the option's name."""
+    from walrelay.config.observability import address
 
     host, port = (None, None) if metrics is None else address(metrics)
-    logging = logging_settings(format=log_format, level=log_level)
-    return Observability(
-        metrics_settings(host=host, port=port, lag_limit=lag_limit),
-        logging if logging.model_fields_set else None,
-        hook_settings(webhook=webhook, command=on_event),
-    )
+    return {
+        ("metrics", "host"): ("--metrics", host),
+        ("metrics", "port"): ("--metrics", port),
+        ("metrics", "lag_limit"): ("--lag-limit", lag_limit),
+        ("logging", "format"): ("--log-format", log_format),
+        ("logging", "level"): ("--log-level", log_level),
+        ("hooks", "webhook"): ("--webhook", webhook),
+        ("hooks", "command"): ("--on-event", on_event),
+    }

@@ -36,7 +36,7 @@ def preflight_command(
     if json_output:
         typer.echo(report.to_json())
     else:
-        _show(report, verbose)
+        show_findings(report, verbose)
     raise typer.Exit(0 if report.ok else 1)
 
 
@@ -61,7 +61,7 @@ _UNWRAPPED = 10_000  # in a pipe or a log, a finding is a line
 _MARKS = {"ok": ("✔", "green"), "note": ("·", "cyan"), "warning": ("!", "yellow"), "error": ("✘", "red")}
 
 
-def _show(report: Report, verbose: bool) -> None:
+def show_findings(report: Report, verbose: bool = False) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -1,12 +1,9 @@
-"""`walrelay replicate`: run a pipeline with progress on stderr, and end with a summary."""
+"""`walrelay run` and `walrelay replicate`: run a pipeline with progress on stderr, and end with a summary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
 
 import typer
 
@@ -15,92 +12,64 @@ from walrelay.cli.live import live_display
 from walrelay.cli.progress import duration, progress_display, stderr_console
 from walrelay.cli.stopping import Stop, graceful_stop
 from walrelay.cli.summary import show_summary, show_treated
+from walrelay.config.loading import Loaded
 from walrelay.config.observability import Observability
-from walrelay.config.settings import CaptureSettings, CopySettings
-from walrelay.control.stores import log_of, open_store
+from walrelay.control.composition import composed, destination_of
 from walrelay.destinations.base import Destination
 from walrelay.errors import CopyFailedError, WalrelayError
-from walrelay.pipeline import Mode, Pipeline
-from walrelay.postgres.source import PostgresSource
+from walrelay.model.notice import Notice
+from walrelay.pipeline import Pipeline
 from walrelay.spark.session import stop_session
 from walrelay.telemetry.observe import Observer, observing
 
 
-@dataclass(frozen=True)
-class LiveTask:
-    """What a pipeline that runs on needs besides source and destination."""
-
-    mode: Mode
-    id: str
-    state: Path
-    store: str | None
-    log: str | None
-    slot: str | None
-    until: Until | None
-    capture: CaptureSettings
-    migrate_source: bool = False
-    begin_anew: bool = False
-    follow: bool = False
+def run_pipeline(loaded: Loaded, until: Until | None, *, logs: bool = False) -> int:
+    """The exit code. `logs`: stderr is for the log, unless it is a terminal, also when nothing was said about one."""
+    with _observing(loaded, logs) as observer:
+        destination = destination_of(loaded)
+        return (
+            _run_copy(loaded, destination, observer)
+            if loaded.config.pipeline.mode == "copy"
+            else _run_live(loaded, destination, until, observer)
+        )
 
 
-def run_live(
-    source: PostgresSource,
-    destination: Destination,
-    settings: CopySettings,
-    task: LiveTask,
-    spark_settings: Mapping[str, str],
-    observed: Observability,
-) -> int:
-    """The exit code: 0 when it ended as asked, caught up or stopped by a signal."""
-    with _observing(task.id, observed) as observer:
-        return _run_live(source, destination, settings, task, spark_settings, observer)
-
-
-def _run_live(
-    source: PostgresSource,
-    destination: Destination,
-    settings: CopySettings,
-    task: LiveTask,
-    spark_settings: Mapping[str, str],
-    observer: Observer,
-) -> int:
-    console = stderr_console()
-    log = task.log or log_of(task.state)
-    task.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    store = open_store(task.state, task.store, task.id)
+@contextmanager
+def _observing(loaded: Loaded, logs: bool) -> Iterator[Observer]:
+    """What the log has said of an error is not said again in other words."""
+    config = loaded.config
+    logging = config.logging if logs or config.logging.model_fields_set else None
+    observer: Observer | None = None
     try:
-        with live_display(console, plain=destination.name == "stdout", silent=observer.is_logged) as shown:
-            listener = observer.listener(shown)
-            pipeline = Pipeline(
-                source,
-                destination,
-                store,
-                mode=task.mode,
-                settings=settings,
-                spark_settings=spark_settings,
-                listener=listener,
-                id=task.id,
-                log=log,
-                slot=task.slot,
-                capture=task.capture,
-                migrate_source=task.migrate_source,
-                begin_anew=task.begin_anew,
-                follow=task.follow,
-            )
+        with observing(config.id, Observability(config.metrics, logging, config.hooks)) as observer:
+            yield observer
+    except WalrelayError as error:
+        if observer is None or not observer.is_logged:
+            raise
+        raise typer.Exit(1) from error
+
+
+def _run_live(loaded: Loaded, destination: Destination, until: Until | None, observer: Observer) -> int:
+    """The exit code: 0 when it ended as asked, caught up or stopped by a signal."""
+    console = stderr_console()
+    try:
+        with (
+            live_display(console, plain=destination.name == "stdout", silent=observer.is_logged) as shown,
+            composed(loaded, destination, observer.listener(shown)) as pipeline,
+        ):
+            _warn(loaded, pipeline)
             shown.watch(pipeline)
             with (
-                graceful_stop(pipeline.shutdown, listener.notice),
+                graceful_stop(pipeline.shutdown, pipeline.listener.notice),
                 _own_session(),
                 observer.watching(pipeline),
             ):
-                summary = observer.ended(pipeline.run(task.until))
+                summary = observer.ended(pipeline.run(until))
     except CopyFailedError as error:
         if error.summary is None or observer.is_logged:
             raise
         show_summary(error.summary)
         return 1
-    finally:
-        store.close()
     if observer.is_logged:
         return 1 if summary.failed else 0
     if summary.tables:
@@ -108,22 +77,10 @@ def _run_live(
     else:
         show_treated(summary)
     console.print(
-        f"[bold]{summary.changes:,} changes[/] in {duration(summary.seconds)}; state and log are in {task.state}"
+        f"[bold]{summary.changes:,} changes[/] in {duration(summary.seconds)};"
+        f" state and log are in {loaded.config.state}"
     )
     return 1 if summary.failed else 0
-
-
-@contextmanager
-def _observing(pipeline: str, observed: Observability) -> Iterator[Observer]:
-    """What the log has said of an error is not said again in other words."""
-    observer: Observer | None = None
-    try:
-        with observing(pipeline, observed) as observer:
-            yield observer
-    except WalrelayError as error:
-        if observer is None or not observer.is_logged:
-            raise
-        raise typer.Exit(1) from error
 
 
 @contextmanager
@@ -135,42 +92,23 @@ def _own_session() -> Iterator[None]:
         stop_session()
 
 
-def run_copy(
-    source: PostgresSource,
-    destination: Destination,
-    mode: str,
-    settings: CopySettings,
-    spark_settings: Mapping[str, str],
-    observed: Observability,
-) -> int:
+def _warn(loaded: Loaded, pipeline: Pipeline) -> None:
+    for said in loaded.warnings():
+        pipeline.listener.notice(Notice.warning("a variable may be misspelt", said, message=said))
+
+
+def _run_copy(loaded: Loaded, destination: Destination, observer: Observer) -> int:
     """The exit code: 0 when all rows are durable; the shell's for a signal that stopped it."""
-    with _observing(source.publication or "walrelay", observed) as observer:
-        return _run_copy(source, destination, mode, settings, spark_settings, observer)
-
-
-def _run_copy(
-    source: PostgresSource,
-    destination: Destination,
-    mode: str,
-    settings: CopySettings,
-    spark_settings: Mapping[str, str],
-    observer: Observer,
-) -> int:
     stop = Stop()
     try:
         # On a terminal a board that moves and rows that scroll do not go together.
-        with progress_display(plain=destination.name == "stdout", silent=observer.is_logged) as shown:
-            listener = observer.listener(shown)
-            pipeline = Pipeline(
-                source,
-                destination,
-                mode=cast(Mode, mode),
-                settings=settings,
-                spark_settings=spark_settings,
-                listener=listener,
-            )
+        with (
+            progress_display(plain=destination.name == "stdout", silent=observer.is_logged) as shown,
+            composed(loaded, destination, observer.listener(shown)) as pipeline,
+        ):
+            _warn(loaded, pipeline)
             with (
-                graceful_stop(pipeline.shutdown, listener.notice) as stop,
+                graceful_stop(pipeline.shutdown, pipeline.listener.notice) as stop,
                 _own_session(),
                 observer.watching(pipeline),
             ):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from walrelay.cli.capture import size
+from walrelay.model.sizes import size
 
 if TYPE_CHECKING:
     from walrelay.control.slots import SlotLine

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from walrelay.cli.places import STATE, Id, Json, Log, State, Store, place_of
+from walrelay.model.sizes import size
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -87,7 +88,7 @@ def remarks(report: StatusReport) -> list[str]:
 
 
 def headline(report: StatusReport) -> str:
-    from walrelay.cli.capture import describe, size
+    from walrelay.cli.capture import describe
 
     lines = [
         f"[bold]{report.pipeline}[/] is {running_words(report)} · applied up to {report.applied_lsn or 'nothing yet'}"
@@ -116,7 +117,6 @@ def running_words(report: StatusReport) -> str:
 
 
 def behind(report: StatusReport) -> str:
-    from walrelay.cli.capture import size
     from walrelay.cli.progress import clock
 
     if report.lag_seconds is not None:

@@ -100,7 +100,7 @@ def frame(report: StatusReport, speed: Rates | None, console: Console) -> Group:
 def _heading(report: StatusReport, speed: Rates | None) -> list[str]:
     from rich.markup import escape
 
-    from walrelay.cli.capture import size
+    from walrelay.model.sizes import size
 
     capture = report.capture
     kept = "" if capture is None or capture.retained_wal_bytes is None else size(capture.retained_wal_bytes)

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+from walrelay.model.table_options import OnSilentChange
+
+__all__ = ["Ack", "OnBadChanges", "OnSilentChange", "UnknownTypes"]
+
 UnknownTypes = Literal["bytes", "text"]
 Ack = Literal["log", "destination"]
-OnSilentChange = Literal["copy", "warn", "ignore"]
 OnBadChanges = Literal["copy", "error"]
 LogFormat = Literal["auto", "text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]

@@ -9,21 +9,21 @@ from typing import Annotated, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from walrelay.config.choices import HookEvent, LogFormat, LogLevel
-from walrelay.config.settings import Seconds, made_of
+from walrelay.config.settings import Bytes, Seconds, Settings, made_of
 from walrelay.errors import ConfigError
 
 GiB = 1024**3
 ALL_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 
 
-class MetricsSettings(BaseSettings):
+class MetricsSettings(Settings):
     """Where metrics, health and readiness are served, and the limits they are judged by. Each can be given in code, or
     as an environment variable `WALRELAY_METRICS_…`."""
 
-    model_config = SettingsConfigDict(env_prefix="WALRELAY_METRICS_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="WALRELAY_METRICS_")
 
     host: str = "127.0.0.1"
     """The address to listen on. Default: this machine alone, since whoever can ask reads the tables' names."""
@@ -41,7 +41,7 @@ class MetricsSettings(BaseSettings):
     lag_limit: Seconds = Field(timedelta(minutes=1), gt=timedelta(0))
     """A pipeline that is further behind is not ready, and the hooks hear of it."""
 
-    wal_limit: PositiveInt | None = 10 * GiB
+    wal_limit: Bytes | None = 10 * GiB
     """Bytes of WAL that the slot may keep on the source before it counts as at risk, whatever Postgres allows it: a
     source whose disk is full stops. None: only what Postgres says counts."""
 
@@ -50,11 +50,11 @@ class MetricsSettings(BaseSettings):
     makes a service manager kill a process."""
 
 
-class LoggingSettings(BaseSettings):
+class LoggingSettings(Settings):
     """What is written to stderr while a pipeline runs. Each can be given in code, or as an environment variable
     `WALRELAY_LOGGING_…`."""
 
-    model_config = SettingsConfigDict(env_prefix="WALRELAY_LOGGING_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="WALRELAY_LOGGING_")
 
     format: LogFormat = "auto"
     """`auto`: on a terminal the live view, elsewhere one JSON object a line. `json` and `text`: lines, everywhere."""
@@ -71,11 +71,11 @@ def _events(value: object) -> object:
     return tuple(one.strip() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
 
 
-class HookSettings(BaseSettings):
+class HookSettings(Settings):
     """Who is told when something happens (docs/how-to/monitor.md). Each can be given in code, or as an environment
     variable `WALRELAY_HOOKS_…`."""
 
-    model_config = SettingsConfigDict(env_prefix="WALRELAY_HOOKS_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="WALRELAY_HOOKS_")
 
     webhook: SecretStr | None = None
     """An http or https URL that gets each event as a POST with a JSON body."""

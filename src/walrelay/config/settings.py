@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import BeforeValidator, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from walrelay.config.choices import Ack, OnBadChanges, OnSilentChange, UnknownTypes
@@ -19,12 +19,13 @@ MiB = 1024 * 1024
 SLOT_TIMEOUT = timedelta(seconds=90)
 
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
+_SIZE = re.compile(r"\s*(\d+)\s*(B|[kKMGT]i?B)\s*")
 
 
 def _seconds(value: object) -> object:
-    """A bare number, also as the text that the environment gives, is seconds; else as people write it: 10s, 5m."""
+    """A bare number, also as the text that the environment gives, is seconds; else as people write it: 10s, 5m, 7d."""
     if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
         return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
     try:
@@ -41,16 +42,51 @@ def duration(name: str, value: str) -> timedelta:
     return made
 
 
-Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
+def _bytes(value: object) -> object:
+    """A bare number is bytes; else as people write it: 64MiB, 1GB."""
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        unit = match[2]
+        power = "BKMGT".index(unit[0].upper())
+        return int(match[1]) * (1024 if unit.endswith("iB") else 1000) ** power
+    return value
+
+
+def null_by_name(value: object) -> object:
+    """Where `null` is a word to choose, and a YAML file says nothing by it."""
+    return "null" if value is None else value
+
+
+Seconds = Annotated[timedelta, BeforeValidator(_seconds, json_schema_input_type=float | str)]
+Bytes = Annotated[PositiveInt, BeforeValidator(_bytes, json_schema_input_type=int | str)]
+SpecialValuesWord = Annotated[SpecialValues, BeforeValidator(null_by_name, json_schema_input_type=SpecialValues | None)]
 S = TypeVar("S", bound=BaseSettings)
 
 
-class CopySettings(BaseSettings):
+class Settings(BaseSettings):
+    """What every group of settings has in common: strict, frozen, and explained by the text below each."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True, use_attribute_docstrings=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        return not_a_truth(cls, value, info)
+
+
+def not_a_truth(kind: type[BaseModel], value: object, info: ValidationInfo) -> object:
+    """The value, unless it is true or false and the field has no use for that: for Python these are 1 and 0."""
+    field = kind.model_fields.get(info.field_name or "")
+    if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
+        raise ValueError("true or false says nothing here")
+    return value
+
+
+class CopySettings(Settings):
     """How tables are copied. Each can be given in code, or as an environment variable `WALRELAY_…`."""
 
-    model_config = SettingsConfigDict(env_prefix="WALRELAY_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="WALRELAY_")
 
-    special_values: SpecialValues = "null"
+    special_values: SpecialValuesWord = "null"
     """What becomes of values the destination's type cannot hold; they are counted in the summary."""
 
     unknown_types: UnknownTypes = "bytes"
@@ -70,17 +106,17 @@ class CopySettings(BaseSettings):
     """Tables read at the same time, each with one connection of its own for the snapshot; as many more may meanwhile be
     loaded into the destination."""
 
-    range_bytes: PositiveInt = Field(256 * MiB, ge=1 * MiB)
+    range_bytes: Bytes = Field(256 * MiB, ge=1 * MiB)
     """How much of a table, with its TOAST, one Spark task reads. Large enough that the tenth of a second which Spark
     takes between two tasks does not count, small enough that all cores end at about the same time."""
 
     max_ranges: PositiveInt = 1024
     """At most so many tasks a table; ranges grow beyond `range_bytes` when a table is that large."""
 
-    chunk_bytes: PositiveInt = Field(2 * MiB, ge=64 * 1024)
+    chunk_bytes: Bytes = Field(2 * MiB, ge=64 * 1024)
     """Received bytes decoded at once: a task's memory is a few times this, or a few times its largest row."""
 
-    file_bytes: PositiveInt = Field(256 * MiB, ge=1 * MiB)
+    file_bytes: Bytes = Field(256 * MiB, ge=1 * MiB)
     """Size at which a task starts its next Parquet file."""
 
     staging: Path | None = None
@@ -110,16 +146,16 @@ class CopySettings(BaseSettings):
     """How long to wait for a destination that another program holds."""
 
 
-class CaptureSettings(BaseSettings):
-    """How changes are captured. Each can be given in code, or as an environment variable `WALRELAY_CAPTURE_…`."""
+class CaptureSettings(Settings):
+    """How changes are captured. Each can be given in code, or as an environment variable `WALRELAY_LOG_…`."""
 
-    model_config = SettingsConfigDict(env_prefix="WALRELAY_CAPTURE_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="WALRELAY_LOG_")
 
     ack: Ack | None = None
     """What Postgres may forget: what the log holds durably, or only what every registered reader has applied. Default:
     in a pipeline with a local log, which may be lost while the source is not, `destination`; else `log`."""
 
-    segment_bytes: PositiveInt = Field(64 * MiB, ge=64 * 1024)
+    segment_bytes: Bytes = Field(64 * MiB, ge=64 * 1024)
     """Changes in a segment, as Arrow, before it is closed at the next commit: large enough for readers, small enough
     that a restart has little to do again."""
 
@@ -129,19 +165,20 @@ class CaptureSettings(BaseSettings):
     segment_age_busy: Seconds = timedelta(milliseconds=500)
     """… and after this long when it does not: in a flood larger segments are worth more than latency."""
 
-    memory_bytes: PositiveInt = Field(64 * MiB, ge=1 * MiB)
+    memory_bytes: Bytes = Field(64 * MiB, ge=1 * MiB)
     """Open transactions, and rows of the open segment, kept in memory; beyond that they go to disk."""
 
     spill: Path | None = None
     """Where transactions that are too large for memory wait for their commit. Default: in a local log, else a
     temporary directory."""
 
-    special_values: SpecialValues = "null"
+    special_values: SpecialValuesWord = "null"
     """What becomes of values Arrow's types cannot hold (NaN in a numeric with a scale, …); they are counted, or, with
     `error`, their changes go to the quarantine. Default in a pipeline: as for its copies."""
 
     retain_age: Seconds | None = None
-    """Segments older than this are removed once every registered reader has applied them; None keeps all."""
+    """Segments older than this are removed once every registered reader has applied them. Default: in a pipeline a
+    week; else all are kept."""
 
     heartbeat: Seconds | None = None
     """Write a small logical message this often, for sources that send no keepalive while others are busy."""

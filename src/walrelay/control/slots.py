@@ -8,11 +8,8 @@ from dataclasses import dataclass
 
 from walrelay.errors import SlotMissingError, SlotNotOursError
 from walrelay.postgres.connection import connect
-from walrelay.postgres.slot import Slot, all_slots, drop_slot, in_use
+from walrelay.postgres.slot import OWN_PREFIX, Slot, all_slots, drop_slot, in_use
 from walrelay.postgres.source import PostgresSource
-
-PREFIX = "walrelay_"
-"""How a pipeline's slot is called unless somebody names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ def drop_slots(source: PostgresSource, names: Sequence[str], *, force: bool = Fa
 
 def is_ours(slot: Slot) -> bool:
     """By its name, or by who reads it. A slot with a name that somebody chose is known only while it is read."""
-    named = slot.name.startswith(PREFIX)
+    named = slot.name.startswith(OWN_PREFIX)
     read = (slot.active_application or "").startswith("walrelay")
     return slot.kind == "logical" and slot.plugin == "pgoutput" and (named or read)
 

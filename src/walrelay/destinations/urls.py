@@ -18,11 +18,8 @@ GROUP = "walrelay.destinations"
 def destination_from_url(url: str, lane: str | None = None) -> Destination:
     """`duckdb:///relative`, `duckdb:////absolute`, `delta:///lake`, `iceberg:///lake`, `stdout:`, `null:`, and what
     installed packages add. `lane`: by what it is to take changes, where it has a choice."""
-    scheme = url.partition(":")[0]
-    known = {one.name: one for one in entry_points(group=GROUP)}
-    if scheme not in known:
-        raise UnknownDestinationError(f"no such destination: {scheme or url}; there are {', '.join(sorted(known))}")
-    make = known[scheme].load()
+    scheme = check_scheme(url)
+    make = entry_points(group=GROUP)[scheme].load()
     made: Destination = make(url)
     if lane is None or made.capabilities.lane == lane:
         return made
@@ -33,6 +30,18 @@ def destination_from_url(url: str, lane: str | None = None) -> Destination:
             f"{scheme} takes changes by the lane {made.capabilities.lane}, not {lane}", hint="Leave out --lane."
         ) from error
     return other
+
+
+def check_scheme(url: str) -> str:
+    """The URL's scheme, if some installed package knows it; nothing of that package is loaded."""
+    scheme, colon, _ = url.partition(":")
+    known = {one.name for one in entry_points(group=GROUP)}
+    if scheme not in known:
+        # What is no URL may be anything, also a secret.
+        raise UnknownDestinationError(
+            f"no such destination: {scheme if colon else '(no scheme)'}; there are {', '.join(sorted(known))}"
+        )
+    return scheme
 
 
 def path_in(url: str, kind: str, example: str) -> str:

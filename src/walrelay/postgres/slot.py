@@ -37,6 +37,10 @@ PAGE_HEADER = 40
 FREE_SECONDS = 10.0
 
 
+OWN_PREFIX = "walrelay_"
+"""How the names of slots begin that pipelines have made for themselves."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A slot as pg_replication_slots shows it."""

@@ -37,6 +37,8 @@ class FeedOrder:
     ends: bool
     """Whether the pipeline ends once it has caught up: then nobody waits for ever."""
     notify: Callable[[str], None] = lambda _message: None
+    pipeline: str = "walrelay"
+    """Whose it is: a name unlike every other pipeline's. What the source makes for it is named after that."""
 
 
 @runtime_checkable

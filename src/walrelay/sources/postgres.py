@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from hashlib import sha256
 from threading import Event
 
 from walrelay.capture.process import CaptureProcess
 from walrelay.config.choices import Ack
 from walrelay.config.settings import SLOT_TIMEOUT, CaptureSettings
 from walrelay.errors import SourceError
+from walrelay.log.identity import read_lineage
 from walrelay.log.storage import open_storage
 from walrelay.model.names import TableId, TableName
 from walrelay.model.notice import Notice
 from walrelay.postgres.catalog import published_tables, storage_of
 from walrelay.postgres.connection import connect
 from walrelay.postgres.identity import source_id, table_names
-from walrelay.postgres.slot import flushed_lsn
+from walrelay.postgres.slot import OWN_PREFIX, flushed_lsn
 from walrelay.postgres.source import PostgresSource
 from walrelay.postgres.source_migrations import install
 from walrelay.postgres.types import enum_labels
@@ -31,10 +34,11 @@ RETAIN_AGE = timedelta(days=7)
 
 @dataclass(frozen=True)
 class PublishedDatabase:
-    """`follow`: somebody else's capture fills the log. `migrate`: the DDL trigger is installed."""
+    """`follow`: somebody else's capture fills the log. `migrate`: the DDL trigger is installed. Without a `slot` each
+    pipeline gets one of its own."""
 
     database: PostgresSource
-    slot: str
+    slot: str | None
     capture: CaptureSettings
     follow: bool = False
     migrate: bool = False
@@ -79,8 +83,19 @@ class PublishedDatabase:
             patience = SLOT_TIMEOUT.total_seconds() if order.ends else None
             return FollowedLog(order.log, patience=patience, notify=order.notify)
         return CaptureProcess(
-            self.database, slot=self.slot, log=order.log, settings=self._capture_for(order), notify=order.notify
+            self.database,
+            slot=self.slot_of(order),
+            log=order.log,
+            settings=self._capture_for(order),
+            notify=order.notify,
         )
+
+    def slot_of(self, order: FeedOrder) -> str:
+        """The one that was asked for, the log's own, or one that no other pipeline has."""
+        if self.slot is not None:
+            return self.slot
+        lineage = read_lineage(open_storage(order.log))
+        return lineage.slot if lineage is not None else own_slot(self.database.publication, order.pipeline)
 
     def _capture_for(self, order: FeedOrder) -> CaptureSettings:
         """One policy for both roads, unless capture was given one of its own."""
@@ -98,3 +113,9 @@ class PublishedDatabase:
                 if name not in given.model_fields_set
             }
         )
+
+
+def own_slot(publication: str, pipeline: str) -> str:
+    """A slot's name made from the publication's and the pipeline's, which is unlike every other one."""
+    plain = re.sub(r"[^a-z0-9_]", "_", publication.lower())[:40]
+    return f"{OWN_PREFIX}{plain}_{sha256(pipeline.encode()).hexdigest()[:8]}"

@@ -1,0 +1,74 @@
+"""A pipeline out of its configuration: the same way for `run` and `replicate`. What is refused here has made nothing
+yet, neither state nor slot nor table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from pydantic_settings import BaseSettings
+
+from walrelay.config.loading import Loaded
+from walrelay.config.settings import CaptureSettings, CopySettings, capture_settings, copy_settings
+from walrelay.control.config_check import source_of, target_path
+from walrelay.control.stores import log_of, open_store
+from walrelay.destinations.base import Destination
+from walrelay.destinations.urls import destination_from_url
+from walrelay.pipeline import Pipeline
+from walrelay.workers.report import Listener
+
+COPY_ID: Final = "walrelay"
+"""Of a pipeline that copies once, and remembers nothing under its name."""
+S = TypeVar("S", bound=BaseSettings)
+
+
+@contextmanager
+def composed(loaded: Loaded, destination: Destination, listener: Listener) -> Iterator[Pipeline]:
+    """The pipeline that the configuration describes, with its store open, which is made when it is not there."""
+    config = loaded.config
+    pipeline = _pipeline(loaded, destination, listener)
+    if config.pipeline.mode == "copy":
+        yield pipeline
+        return
+    config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    url = config.store.url
+    with loaded.blaming("store", "url"):
+        store = open_store(config.state, None if url is None else url.get_secret_value(), config.id)
+    pipeline.store = store
+    try:
+        yield pipeline
+    finally:
+        store.close()
+
+
+def destination_of(loaded: Loaded) -> Destination:
+    """The configuration's destination; nothing is opened yet."""
+    target = loaded.config.target
+    with loaded.blaming(*target_path(loaded)):
+        return destination_from_url(target.url.get_secret_value(), target.lane)
+
+
+def _pipeline(loaded: Loaded, destination: Destination, listener: Listener) -> Pipeline:
+    config = loaded.config
+    mode = config.pipeline.mode
+    return Pipeline(
+        source_of(loaded),
+        destination,
+        mode=mode,
+        settings=copy_settings(**_said_of(CopySettings, config.pipeline)),
+        spark_settings=config.spark,
+        listener=listener,
+        id=(config.pipeline.id or COPY_ID) if mode == "copy" else config.id,
+        log=None if mode == "copy" else config.log.location or log_of(config.state),
+        slot=config.source.slot,
+        capture=capture_settings(**_said_of(CaptureSettings, config.log)),
+        migrate_source=config.source.migrate_source,
+        begin_anew=config.pipeline.begin_anew,
+        follow=config.log.follow,
+    )
+
+
+def _said_of(kind: type[S], section: S) -> dict[str, Any]:
+    """What was said of the settings; what was not is decided further down, sometimes by other settings."""
+    return {name: getattr(section, name) for name in section.model_fields_set & kind.model_fields.keys()}
