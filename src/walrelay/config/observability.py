@@ -83,10 +83,14 @@ class HookSettings(Settings):
     secret: SecretStr | None = None
     """Signs what the webhook gets: X-Walrelay-Signature is the HMAC-SHA256 of the timestamp, a dot and the body."""
 
-    command: Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(_command)] = None
+    command: Annotated[
+        tuple[str, ...] | None, NoDecode, BeforeValidator(_command, json_schema_input_type=str | tuple[str, ...])
+    ] = None
     """A program that is run for each event, with the same JSON on its standard input."""
 
-    events: Annotated[tuple[HookEvent, ...], NoDecode, BeforeValidator(_events)] = ALL_EVENTS
+    events: Annotated[
+        tuple[HookEvent, ...], NoDecode, BeforeValidator(_events, json_schema_input_type=str | tuple[HookEvent, ...])
+    ] = ALL_EVENTS
     """Which events are told. Default: all."""
 
     timeout: Seconds = Field(timedelta(seconds=10), gt=timedelta(0))
