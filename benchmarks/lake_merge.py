@@ -107,7 +107,8 @@ FORMATS = (
 
 
 def measure_merges(rows: int, changes: int, repeat: int, formats: list[str], console: Console) -> list[Merges]:
-    settings = {"max_wal_size": "16GB"}
+    # Capture is stopped for minutes while others are measured: the server must not give it up meanwhile.
+    settings = {"max_wal_size": "16GB", "wal_sender_timeout": "0"}
     found = []
     for format_ in (one for one in FORMATS if one.name in formats):
         with (
@@ -141,7 +142,6 @@ def _one_format(
             url,
             "bench",
             into=lambda at: format_.destination(at / "lake"),
-            settings=copy_settings(every=0.2),
             spark=spark,
         ) as (pipeline, own),
     ):

@@ -53,3 +53,15 @@ def test_commands_about_source_and_log_load_no_engine(database: str, tmp_path: P
         ("forget-reader", "nobody", "--state", str(tmp_path)),
     ):
         assert not loaded_by(*arguments) & (ENGINES | {"pydantic_settings"}), arguments
+
+
+def test_commands_about_a_configuration_load_neither_an_engine_nor_arrow(tmp_path: Path) -> None:
+    file = str(tmp_path / "pipeline.yaml")
+    given = ("--source", "postgresql://me@h/d", "--publication", "p")
+    for arguments in (
+        ("init", "--yes", *given, file),
+        ("config", "check", "-c", file),
+        ("config", "show", "-c", file),
+        ("config", "schema"),
+    ):
+        assert not loaded_by(*arguments) & (ENGINES | {"pyarrow", "numpy", "sqlalchemy"}), arguments

@@ -19,7 +19,7 @@ from walrelay.config.references import BadReferenceError
 from walrelay.config.said import DEFAULT, Origin, Path, Said, as_said, laid_over, nested, written
 from walrelay.config.sections import PipelineConfig
 from walrelay.config.yaml_file import reference_hint, said_in_file, said_in_text, text_said
-from walrelay.errors import ConfigError
+from walrelay.errors import ConfigError, WalrelayError
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,13 @@ class Loaded:
         """What is found to be wrong meanwhile, in the words of whoever finds it, is this key's fault."""
         try:
             yield
-        except ConfigError as error:
+        except WalrelayError as error:
             origin = self.origin(path)
             if not (origin.line or origin.name.startswith(ENVIRONMENT)):
                 raise
             # Without its cause: that may be what the caller has taken care not to show.
-            raise type(error)(f"{written(path)}, {origin}: {error.message}", hint=error.hint) from None
+            said = f"{written(path)}, {origin}: {error.message}"
+            raise type(error)(said, hint=error.hint, context=error.context) from None
 
 
 def load(

@@ -116,7 +116,7 @@ class PipelineConfig(Section):
     destinations: tuple[DestinationSection, ...] | None = None
     """The same as a list. This version takes one."""
 
-    spark: dict[str, SparkValue] = Field(default_factory=dict)
+    spark: dict[str, SparkValue] = Field(default_factory=dict, repr=False)
     """Settings of Spark, by their own names: `spark.driver.memory: 2g`."""
 
     tables: dict[str, TableKeys] = Field(default_factory=dict)

@@ -27,6 +27,7 @@ from walrelay.model.names import TableName
 from walrelay.model.notice import Notice
 from walrelay.model.schema import Column, PgType, SchemaVersion, TableSchema, TypeField
 from walrelay.wire.copy_binary import CopyBuffer, walk_rows
+from walrelay.wire.copy_bytes import ByteBuffer
 from walrelay.wire.pgoutput import NOTHING_UNDONE, MessageWalker, part_state, whole_frames
 from walrelay.wire.replication import StreamCutter, WholeTransactions
 
@@ -73,6 +74,7 @@ def warm_walk() -> None:
     buffer.room()[: len(stream)] = stream
     buffer.received(len(stream))
     buffer.rows()
+    ByteBuffer(64).rows()
 
 
 def warm_changes() -> None:

@@ -235,7 +235,8 @@ class _Round:
         there = source.rows(_there(ranges, gap))
         asked = _here(ranges, gap)
         compared = compare_rows(schema.columns, key if source.has_key else (), there, here, gap, asked, self._is_last)
-        found.treated += compared.treated
+        if ranges.keys is not None:  # else the source has counted all of them already
+            found.treated += compared.treated
         hashes = {ranges.range_of(one.key_hash) for one in compared.differences}
         found.differing_ranges += [f"{one:0{ranges.bits // 4 + 1}x} of {1 << ranges.bits}" for one in sorted(hashes)]
         found.differences += compared.differences

@@ -33,6 +33,7 @@ from walrelay.spark.secret_log import LazyAddress
 from walrelay.stores.base import PipelineStore
 from walrelay.workers.batch_counts import BatchCounts
 from walrelay.workers.board import TableBoard
+from walrelay.workers.burst import Burst
 from walrelay.workers.event_writer import EventWriter, Flight
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class ApplyWorker:
         self._every = every.total_seconds()
         self._due_at = 0.0
         """By the monotonic clock: before that nothing is taken."""
+        self._burst = Burst()
         self._positions = ReaderPositions(log.storage)
         self._lock = threading.Lock() if board is None else board.writing
         self.rows = 0
@@ -93,7 +95,8 @@ class ApplyWorker:
         """A batch of Spark's: everything up to `to`. Nothing while paused; whoever ends the pause offers it again. Nor
         before the next batch is due: `tick` takes it then."""
         with self._lock:
-            if time.monotonic() < self._due_at:
+            now = time.monotonic()
+            if now < self._due_at or (to > self.position and self._burst.goes_on(to, now, self._every)):
                 return
             self._due_at = time.monotonic() + self._every
             for end in cuts(self.log, self._sent, to, self._destination.capabilities.batching.bytes):
@@ -108,10 +111,16 @@ class ApplyWorker:
 
     def tick(self) -> None:
         """The boundary between two batches, also when no batch comes; and the batch that has become due."""
-        if self._every and time.monotonic() >= self._due_at and (end := self.log.end()) > self.position:
-            self.take(end)
+        rests = False
+        if self._every and time.monotonic() >= self._due_at:
+            if (end := self.log.end()) > self.position:
+                self.take(end)
+            else:
+                rests = True
         if self._lock.acquire(blocking=False):
             try:
+                if rests:
+                    self._burst.rests()
                 self._look_after_flights()
                 self._boundary()
             finally:

@@ -15,6 +15,7 @@ from walrelay.changes.rows import TableRows
 from walrelay.changes.spark_failures import insist
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
+from walrelay.destinations.relaying import Relay, Relaying
 from walrelay.errors import SparkJobError, StoppedError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.model.fingerprints import Fingerprint
@@ -130,7 +131,8 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             landed = _landed(run, table, task, ranges, snapshot)
             cut = standby_cut(schema, snapshot)
         run.listener.table_writing(table.name, landed.rows)
-        rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark)
+        is_relayed = task.relay is not None
+        rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark, is_relayed)
         written = run.destination.write_table_rows(schema, rows).insist(f"the copy of {table.name}")
         treated = landed.treated + written.treated.get(table.id, Counter[Special]())
         record_copy(run.store, table.id, treated)
@@ -196,4 +198,11 @@ def _task(run: CopyRun, *, schema_of: TableSchema, snapshot: Snapshot, applicati
         application=application,
         directory=str(directory) if run.destination.capabilities.lands_files else None,
         keeps_files=run.destination.capabilities.keeps_files,
+        relay=_relay(run, schema_of, snapshot),
     )
+
+
+def _relay(run: CopyRun, schema: TableSchema, snapshot: Snapshot) -> Relay | None:
+    if not isinstance(run.destination, Relaying):
+        return None
+    return run.destination.relay(schema, snapshot.connection.info.server_version)

@@ -61,7 +61,7 @@ class Run:
             server, self._places, self._storages, self._own, context, able.years, limits, self._history, marks=marks
         )
         self._maintenance = Maintenance(
-            server, self._places, self._storages, self._own, options.look_every, limits.unneeded_rows
+            server, self._places, self._storages, self._own, self._progress, options.look_every, limits.unneeded_rows
         )
         self._alone: dict[TableId, threading.Lock] = {}
         self._storages.sweep(self._own, self._places.storages())
