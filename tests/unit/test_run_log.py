@@ -109,13 +109,12 @@ def test_on_a_terminal_auto_is_the_view_and_not_the_log() -> None:
         assert observer.is_logged
 
 
-def test_what_is_refused_before_anything_began_is_in_the_log_once() -> None:
+def test_what_is_refused_before_anything_began_is_left_to_who_started_it() -> None:
     out = io.StringIO()
     settings = Observability(metrics_settings(), logging_settings(), hook_settings())
-    with pytest.raises(ConfigError), observing("shop", settings, out):
+    with pytest.raises(ConfigError), observing("shop", settings, out) as observer:
         raise ConfigError("no such mode: x", hint="use both")
-    (said,) = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert (said["event"], said["code"], said["hint"]) == ("pipeline ended", "config.invalid", "use both")
+    assert out.getvalue() == "" and not observer.has_told
 
 
 FOR_PEOPLE = ("cli/progress", "cli/live", "cli/demo", "testing/")

@@ -36,7 +36,8 @@ def run_pipeline(loaded: Loaded, until: Until | None, *, logs: bool = False) -> 
 
 @contextmanager
 def _observing(loaded: Loaded, logs: bool) -> Iterator[Observer]:
-    """What the log has said of an error is not said again in other words."""
+    """What the log has said of an error is not said again in other words. What is refused before anything began, a wrong
+    key say, is left to who prints errors: the log begins with the run."""
     config = loaded.config
     logging = config.logging if logs or config.logging.model_fields_set else None
     observer: Observer | None = None
@@ -44,7 +45,7 @@ def _observing(loaded: Loaded, logs: bool) -> Iterator[Observer]:
         with observing(config.id, Observability(config.metrics, logging, config.hooks)) as observer:
             yield observer
     except WalrelayError as error:
-        if observer is None or not observer.is_logged:
+        if observer is None or not observer.has_told:
             raise
         raise typer.Exit(1) from error
 

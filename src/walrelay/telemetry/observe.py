@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -10,13 +9,12 @@ from contextlib import ExitStack, contextmanager
 from typing import TextIO
 
 from walrelay.config.observability import Observability
-from walrelay.errors import WalrelayError
 from walrelay.model.notice import Notice
 from walrelay.pipeline import Pipeline
 from walrelay.telemetry.events import ended
 from walrelay.telemetry.hooks import Messenger
 from walrelay.telemetry.listeners import Counting, Several
-from walrelay.telemetry.log import LogListener, error_fields, log_event, logging_to
+from walrelay.telemetry.log import LogListener, logging_to
 from walrelay.telemetry.look import Look, Looker
 from walrelay.telemetry.server import serving
 from walrelay.telemetry.watch import Watch
@@ -34,8 +32,9 @@ class Observer:
         """Whether stderr belongs to the log, so that nothing else is to be written there."""
         self._messenger = Messenger(settings.hooks)
         self._watch: Watch | None = None
-        self._is_told = False
         self._summary: RunSummary | None = None
+        self.has_told = False
+        """Whether the log says how the run ended."""
         self.address: tuple[str, int] | None = None
         """Where it is served, once it is."""
 
@@ -64,7 +63,7 @@ class Observer:
             failure = error
             raise
         finally:
-            self._is_told = True
+            self.has_told = self.is_logged
             watch.stop()
             watch.tell(ended(pipeline.id, time.time(), self._summary, failure))
             self._messenger.stop()
@@ -76,11 +75,6 @@ class Observer:
 
     def latest(self) -> Look | None:
         return self._watch.latest() if self._watch is not None else None
-
-    def refused(self, error: WalrelayError) -> None:
-        """Nothing began, or what began has been told."""
-        if not self._is_told:
-            log_event(logging.ERROR, "pipeline ended", {"outcome": "failed", **error_fields(error)})
 
 
 @contextmanager
@@ -98,11 +92,7 @@ def observing(pipeline_id: str, settings: Observability, stream: TextIO | None =
         metrics = settings.metrics
         if metrics.port is not None:
             observer.address = stack.enter_context(serving(metrics.host, metrics.port, observer.latest))
-        try:
-            yield observer
-        except WalrelayError as error:
-            observer.refused(error)
-            raise
+        yield observer
 
 
 def served_at(address: tuple[str, int]) -> Notice:
