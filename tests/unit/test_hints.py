@@ -65,6 +65,12 @@ ELSEWHERE = {
     "spark.lost": "faults/test_killed_pipeline.py"
     "::test_spark_killed_in_a_copy_and_among_changes_is_named_and_the_next_run_goes_on",
     "spark.worker_lost": "spark/test_live_pipeline.py::test_a_copy_whose_spark_worker_is_killed_begins_again",
+    "table.option": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
+    "table.options_lost": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
+    "table.schema_changed": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
+    "table.transform_failed": "spark/test_shaping_functions.py"
+    "::test_a_function_that_fails_on_a_row_puts_its_table_aside_and_the_others_go_on",
+    "table.truncated": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
 }
 """The test that goes the whole way, below tests/."""
 

@@ -36,8 +36,8 @@ def run_pipeline(loaded: Loaded, until: Until | None, *, logs: bool = False) -> 
 
 @contextmanager
 def _observing(loaded: Loaded, logs: bool) -> Iterator[Observer]:
-    """What the log has said of an error is not said again in other words. What is refused before anything began, a wrong
-    key say, is left to who prints errors: the log begins with the run."""
+    """What the log has said of an error is not said again in other words. What is refused before anything began, such
+    as a wrong key, is left to who prints errors: the log begins with the run."""
     config = loaded.config
     logging = config.logging if logs or config.logging.model_fields_set else None
     observer: Observer | None = None

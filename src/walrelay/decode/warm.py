@@ -21,6 +21,7 @@ from walrelay.decode.changes import ChangeDecoder
 from walrelay.decode.fixed import read_4
 from walrelay.decode.json_text import json_objects
 from walrelay.decode.registry import BUILTIN, EXTENSION, decoder_for
+from walrelay.decode.sha256 import sha256_hex
 from walrelay.errors import BadBytesError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
@@ -147,6 +148,7 @@ def ensure_warm(notify: Callable[[str], None]) -> None:
     warm(TEXT)
     warm_json()
     warm_changes()
+    sha256_hex(pa.array([None, ""]))
     _stamp().parent.mkdir(parents=True, exist_ok=True)
     _stamp().write_text(sources_digest())
 

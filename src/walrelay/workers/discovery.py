@@ -45,7 +45,8 @@ class Discovery:
             ):
                 if self.published:
                     connection.execute(LOCK_TIMEOUT)
-                found = {table.id: table for table in published_tables(connection, parts.source.publication)}
+                published = published_tables(connection, parts.source.publication)
+                found = {table.id: table for table in published if parts.shaping.includes_name(table.name)}
                 fresh = [table for table in found if table not in self.published]
                 sizes = storage_of(connection, fresh) if fresh else {}
                 board.found({one.id: one.name for one in found.values()})

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from walrelay.changes.batch import TableRange
+from walrelay.config.choices import OnSilentChange
 from walrelay.errors import (
     DestinationBusyError,
     LineageError,
@@ -61,7 +62,9 @@ class LiveRun:
         self._reports = ReportBook(parts.listener)
         # In mode `changes` there is no copy to fall back on.
         rule = QuarantineRule(parts.store, parts.settings.on_bad_changes if parts.copies else "error")
-        self._writer = EventWriter(parts.log, parts.destination, parts.store, rule)
+        self._writer = EventWriter(
+            parts.log, parts.destination, parts.store, rule, shaping=parts.shaping, staging=parts.staging
+        )
         self._moved_at = time.monotonic()
         self._desk = CommandDesk(parts.store, parts.listener.notice)
         complete_from = self._check_lineage()
@@ -285,12 +288,17 @@ class _Tables:
             parts.source.publication,
             self.fingerprints,
             parts.log,
-            settings.on_silent_change if parts.destination.capabilities.materializes else "ignore",
+            self._on_silent_change,
             parts.listener.notice,
         )
         self.discovery = Discovery(parts, self.board, self.watch, complete_from)
         self.discovery.look(None)
         self.board.resume_retries()
+
+    def _on_silent_change(self, name: TableName) -> OnSilentChange:
+        if not self._parts.destination.capabilities.materializes:
+            return "ignore"
+        return self._parts.shaping.options(name).on_silent_change or self._parts.settings.on_silent_change
 
     def _failed(self, name: TableName, error: WalrelayError, delay: float | None, given_up: bool) -> None:
         """Everybody is told at once; of what was given up, again at the end of the run (SEMANTICS 25)."""
