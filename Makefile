@@ -18,7 +18,7 @@ LOCK := $(LOCK_ANY) --python-version 3.11
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env emulators demo docs test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-clickhouse prove-snowflake soak shapes worlds mischief lock clean jdk
+.PHONY: help env emulators prometheus demo docs test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-clickhouse prove-snowflake soak shapes worlds mischief lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -144,7 +144,10 @@ REPEATED := tests/faults tests/contract tests/e2e/test_demo.py tests/spark/test_
 kills: jdk env ## kill drivers, workers, capture and demos at every place, with every seed (make test does some)
 	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest $(REPEATED) $(ARGS)
 
-long: jdk env emulators ## run the tests that make test leaves out because they take long
+prometheus: ## Debian's Prometheus, for the tests that watch a pipeline with it (make long)
+	@sh scripts/get-prometheus || true
+
+long: jdk env emulators prometheus ## run the tests that make test leaves out because they take long
 	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m long $(ARGS)
 
 lakes: jdk env ## run the whole contract of destinations on lakes, and kill drivers at every place (make test does some)
