@@ -177,6 +177,22 @@ def into_postgres_command(
     console.print(f"wrote {write_result(output, 'into_postgres', races_as_json(races))}")
 
 
+@app.command("into-warehouse")
+def into_warehouse_command(
+    rows: Annotated[int, typer.Option(min=1000, help="Of the table that is copied.")] = 2_000_000,
+    changes: Annotated[int, typer.Option(min=1000, help="Of the backlog.")] = 1_000_000,
+    only: Annotated[str | None, typer.Option(help="bigquery or snowflake; else both.")] = None,
+    output: Output = RESULTS,
+) -> None:
+    """Copy and drain into emulators of BigQuery and Snowflake: CPU and memory of our side alone."""
+    from benchmarks.into_warehouse import SERVICES, measure_shares, shares_as_json, show_shares
+    from benchmarks.machine import write_result
+
+    shares = measure_shares([only] if only else list(SERVICES), rows, changes, console)
+    show_shares(shares, console)
+    console.print(f"wrote {write_result(output, 'into_warehouse', shares_as_json(shares))}")
+
+
 @app.command("tables")
 def tables_command(
     counts: Annotated[list[int] | None, typer.Option("--tables", min=1, help="How many; may be repeated.")] = None,

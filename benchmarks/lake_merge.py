@@ -107,7 +107,8 @@ FORMATS = (
 
 
 def measure_merges(rows: int, changes: int, repeat: int, formats: list[str], console: Console) -> list[Merges]:
-    settings = {"max_wal_size": "16GB"}
+    # Capture is stopped for minutes while others are measured: the server must not give it up meanwhile.
+    settings = {"max_wal_size": "16GB", "wal_sender_timeout": "0"}
     found = []
     for format_ in (one for one in FORMATS if one.name in formats):
         with (

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 BEGIN_ANEW = (
-    "Run `walrelay replicate` again with --begin-anew: it makes a new slot and a new log, and copies the tables again."
-    " `walrelay capture`, which copies nothing, begins with another --slot and another --log."
+    "Run `walrelay replicate` or `walrelay run` again with --begin-anew: it makes a new slot and a new log, and copies"
+    " the tables again. `walrelay capture`, which copies nothing, begins with another --slot and another --log."
 )
 _TEXT_MARK = "walrelay-error:"
 _MARKED_JSON = re.compile(re.escape(_TEXT_MARK) + r"(\{.*\})")
@@ -56,7 +56,9 @@ class ConfigError(WalrelayError):
     """A setting, an argument or an option is not one that walrelay can work with."""
 
     code = "config.invalid"
-    default_hint = "Correct the setting named above; `walrelay replicate --help` lists them all."
+    default_hint = (
+        "Correct the setting named above; docs/reference/config.md has them all, `walrelay replicate --help` the usual."
+    )
 
 
 class UnknownDestinationError(ConfigError):

@@ -36,7 +36,7 @@ def test_help_loads_nothing_but_the_command_line() -> None:
         assert not loaded_by(*arguments) & (ENGINES | others), arguments
 
 
-@pytest.mark.parametrize("command", [("status",), ("quarantine", "list")])
+@pytest.mark.parametrize("command", [("status",), ("top", "--once"), ("quarantine", "list")])
 def test_commands_about_the_state_load_neither_an_engine_nor_arrow(tmp_path: Path, command: tuple[str, ...]) -> None:
     store = SqliteStore(tmp_path / "state.sqlite", "p")
     store.update_table_replication_state(TableId(1), Ready())
@@ -53,3 +53,15 @@ def test_commands_about_source_and_log_load_no_engine(database: str, tmp_path: P
         ("forget-reader", "nobody", "--state", str(tmp_path)),
     ):
         assert not loaded_by(*arguments) & (ENGINES | {"pydantic_settings"}), arguments
+
+
+def test_commands_about_a_configuration_load_neither_an_engine_nor_arrow(tmp_path: Path) -> None:
+    file = str(tmp_path / "pipeline.yaml")
+    given = ("--source", "postgresql://me@h/d", "--publication", "p")
+    for arguments in (
+        ("init", "--yes", *given, file),
+        ("config", "check", "-c", file),
+        ("config", "show", "-c", file),
+        ("config", "schema"),
+    ):
+        assert not loaded_by(*arguments) & (ENGINES | {"pyarrow", "numpy", "sqlalchemy"}), arguments

@@ -18,9 +18,8 @@ from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
 from walrelay.config.settings import capture_settings, copy_settings
 from walrelay.control.stores import STATE_FILE, log_of
-from walrelay.destinations.base import DestinationContext
+from walrelay.destinations.base import DestinationContext, SimpleDestination
 from walrelay.destinations.duckdb.destination import DuckDBDestination
-from walrelay.destinations.duckdb.dialect import DUCKDB
 from walrelay.log.reader import LogReader
 from walrelay.model.lsn import Lsn
 from walrelay.model.phases import Ready, TableReplicationPhase
@@ -41,7 +40,7 @@ PATIENCE = 120.0
 class Followed:
     """Tables that are published as `p`, empty when they are followed first."""
 
-    def __init__(self, url: str, directory: Path) -> None:
+    def __init__(self, url: str, directory: Path, destination: SimpleDestination | None = None) -> None:
         self.url = url
         self.source = PostgresSource(url, publication="p")
         self.state = directory / "state"
@@ -50,7 +49,7 @@ class Followed:
         self.file = directory / "copy.duckdb"
         self.slot = f"verify_{uuid4().hex[:10]}"
         self.store = SqliteStore(self.state / STATE_FILE, "p")
-        self.destination = DuckDBDestination(self.file)
+        self.destination: SimpleDestination = destination or DuckDBDestination(self.file)
         self.applied = Lsn(0)
         self.paused = threading.Event()
         """Set to let the destination fall behind."""
@@ -80,7 +79,8 @@ class Followed:
         with connect(self.source) as connection:
             for table in published_tables(connection, "p"):
                 schema = read_schema(connection, table)
-                self.destination.write_table_rows(schema, TableRows(schema, (), DUCKDB, 0, inserted_lsn(connection)))
+                target = self.destination.dialect.target
+                self.destination.write_table_rows(schema, TableRows(schema, (), target, 0, inserted_lsn(connection)))
 
     def mark(self, phase: TableReplicationPhase | None = None) -> None:
         """Tables of the publication are ready, or what is said."""

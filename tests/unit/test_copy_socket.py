@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from walrelay.errors import BadBytesError, ConnectionLostError, QueryError
 from walrelay.postgres.copy_socket import SocketCopy
 from walrelay.wire.copy_binary import SIGNATURE, CopyBuffer
+from walrelay.wire.copy_bytes import ByteBuffer
 
 TRAILER = b"\xff\xff"
 HEADER = SIGNATURE + bytes(8)
@@ -39,6 +42,23 @@ def stream(
 
 
 def receive(sent: bytes, *, capacity: int, cut: int = 1 << 30) -> list[bytes]:
+    found: list[bytes] = []
+    with talking(sent, cut) as connection:
+        for rows in SocketCopy(connection, CopyBuffer(1, framed=True, capacity=capacity)).run(b"COPY"):
+            for start, length in zip(rows.starts[0], rows.lengths[0], strict=True):
+                found.append(rows.buf[start : start + length].tobytes())
+    return found
+
+
+def receive_bytes(sent: bytes, *, capacity: int, cut: int = 1 << 30) -> tuple[bytes, int | None]:
+    with talking(sent, cut) as connection:
+        copy = SocketCopy(connection, ByteBuffer(capacity))
+        return b"".join(bytes(chunk) for chunk in copy.run(b"COPY")), copy.sent
+
+
+@contextmanager
+def talking(sent: bytes, cut: int) -> Iterator[Any]:
+    """A connection on which a server sends this, in pieces."""
     ours, theirs = socket.socketpair()
 
     def serve() -> None:
@@ -48,24 +68,38 @@ def receive(sent: bytes, *, capacity: int, cut: int = 1 << 30) -> list[bytes]:
 
     server = threading.Thread(target=serve)
     server.start()
-    connection: Any = SimpleNamespace(fileno=ours.fileno)
-    found: list[bytes] = []
     try:
-        copy = SocketCopy(connection, CopyBuffer(1, framed=True, capacity=capacity))
-        for rows in copy.run(b"COPY"):
-            for start, length in zip(rows.starts[0], rows.lengths[0], strict=True):
-                found.append(rows.buf[start : start + length].tobytes())
+        yield SimpleNamespace(fileno=ours.fileno)
     finally:
         server.join()
         theirs.close()
         ours.close()
-    return found
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(st.binary(max_size=300), max_size=12), st.integers(24, 700), st.integers(1, 800))
 def test_every_cut_and_capacity_gives_the_same_rows(values: list[bytes], capacity: int, cut: int) -> None:
     assert receive(stream(values), capacity=capacity, cut=cut) == values
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.binary(max_size=300), max_size=12), st.integers(8, 700), st.integers(1, 800))
+def test_every_cut_and_capacity_gives_the_same_bytes(values: list[bytes], capacity: int, cut: int) -> None:
+    whole = HEADER + b"".join(row(value) for value in values) + TRAILER
+    assert receive_bytes(stream(values), capacity=capacity, cut=cut) == (whole, 3)
+
+
+def test_bytes_that_end_without_a_trailer_or_within_an_impossible_message_are_bad() -> None:
+    begun = message(b"H", b"\1\0\1\0\1") + message(b"d", HEADER + row(b"x"))
+    for end in (message(b"c", b"") + message(b"Z", b"I"), b"d\0\0\0\1" + bytes(10), bytes(12)):
+        with pytest.raises(BadBytesError):
+            receive_bytes(begun + end, capacity=50)
+
+
+def test_an_error_among_the_bytes_is_the_servers() -> None:
+    failure = message(b"E", b"SERROR\0C22012\0M" + b"division by zero " * 50 + b"\0\0") + message(b"Z", b"I")
+    with pytest.raises(QueryError, match="division by zero"):
+        receive_bytes(message(b"H", b"\1\0\1\0\1") + message(b"d", HEADER + row(b"x")) + failure, capacity=50)
 
 
 def test_a_buffer_that_ends_within_the_last_messages_still_comes_to_an_end() -> None:

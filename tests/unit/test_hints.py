@@ -17,6 +17,8 @@ HERE = ("tests/integration/test_hints.py", "tests/integration/test_hints_places.
 ELSEWHERE = {
     "config.no_place_for_kernels": "unit/test_kernel_places.py"
     "::test_where_nothing_can_be_written_the_error_says_what_to_set",
+    "config.listen_address": "unit/test_telemetry_server.py"
+    "::test_an_address_that_is_taken_is_refused_by_name_and_another_one_is_not",
     "changes.undecoded": "spark/test_quarantine.py::test_by_policy_the_table_waits_for_a_person_and_the_others_go_on",
     "destination.login": "warehouse/test_clickhouse_refusals.py::test_a_wrong_password_and_a_server_that_is_not_there",
     "destination.copy_again": "spark/test_altered_tables.py"
@@ -65,6 +67,12 @@ ELSEWHERE = {
     "spark.lost": "faults/test_killed_pipeline.py"
     "::test_spark_killed_in_a_copy_and_among_changes_is_named_and_the_next_run_goes_on",
     "spark.worker_lost": "spark/test_live_pipeline.py::test_a_copy_whose_spark_worker_is_killed_begins_again",
+    "table.option": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
+    "table.options_lost": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
+    "table.schema_changed": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
+    "table.transform_failed": "spark/test_shaping_functions.py"
+    "::test_a_function_that_fails_on_a_row_puts_its_table_aside_and_the_others_go_on",
+    "table.truncated": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
 }
 """The test that goes the whole way, below tests/."""
 

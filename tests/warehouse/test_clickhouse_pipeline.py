@@ -22,9 +22,14 @@ from tests.lake.test_lake_crashes import CHANGING, COPYING, PATIENCE, TABLES, ch
 from tests.repetitions import some
 from tests.session_kit import JAVA_OPTIONS
 from tests.warehouse.clickhouse_kit import ClickHouse, catch_up, clickhouse, clickhouse_spark, place
+from walrelay import SqliteStore
+from walrelay.config.settings import copy_settings
 from walrelay.destinations.clickhouse.destination import ClickHouseDestination
+from walrelay.postgres.source import PostgresSource
 from walrelay.spark.class_archive import archive_options
 from walrelay.spark.session import LOCAL_SETTINGS
+from walrelay.verify.report import VerifyReport
+from walrelay.verify.run import VerifyParts, verify
 
 __all__ = ["clickhouse", "clickhouse_spark", "place"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -100,8 +105,20 @@ def assert_same(source: psycopg.Connection[Any], server: ClickHouse, place: str,
     client.close()
 
 
+def verified(database: str, url: str, directory: Path, *, repair: bool = False) -> VerifyReport:
+    store = SqliteStore(directory / "state.sqlite", "walrelay")
+    try:
+        source = PostgresSource(database, publication="p")
+        parts = VerifyParts(
+            "walrelay", source, ClickHouseDestination(url), store, str(directory / "log"), copy_settings()
+        )
+        return verify(parts, repair=repair)
+    finally:
+        store.close()
+
+
 @pytest.mark.long
-def test_a_pipeline_follows_changes_and_ddl(
+def test_a_pipeline_follows_changes_and_ddl_and_verify_says_so(
     database: str, slot: str, clickhouse: ClickHouse, place: str, clickhouse_spark: SparkSession, tmp_path: Path
 ) -> None:
     url = clickhouse.url(place, history="yes")
@@ -113,34 +130,68 @@ def test_a_pipeline_follows_changes_and_ddl(
         source.execute(SHOP)
         caught_up()
         assert_same(source, clickhouse, place, "orders", "loose", "sales.orders")
+        assert [one.status for one in verified(database, url, tmp_path).tables] == ["equal"] * 3
         for number, step in enumerate(STEPS):
             source.execute(step)  # type: ignore[call-overload]
             if number in some((3, 8), tuple(range(len(STEPS)))):
                 notices = caught_up()
                 assert not notices.copied, notices.heard
         assert_same(source, clickhouse, place, "orders", "tight", "sales.orders")
+        report = verified(database, url, tmp_path)
+        assert [(one.status, one.reason) for one in report.tables] == [("equal", None)] * 3
         kept = clickhouse.ask(f"SELECT _op, count() FROM {place}.`sales.orders_history` GROUP BY _op ORDER BY _op")
         assert kept == [("copy", 1), ("insert", 1), ("truncate", 1)]
         told = clickhouse.ask(f"SELECT _op, body, cost FROM {place}.orders_history WHERE id = 9999")
         assert told == [("insert", "last", None)]
+        tamper_and_repair(database, url, clickhouse, place, tmp_path)
+        assert_same(source, clickhouse, place, "orders", "tight", "sales.orders")
+
+
+def tamper_and_repair(database: str, url: str, clickhouse: ClickHouse, place: str, directory: Path) -> None:
+    client = clickhouse.client()
+    storages = dict(
+        clickhouse.ask(
+            f'SELECT name, extract(comment, \'"storage":"([^"]+)"\') FROM system.tables WHERE database = \'{place}\''
+            " AND startsWith(comment, '{\"walrelay\":')"
+        )
+    )
+    wait = {"mutations_sync": 2}
+    orders, tight = (f"{place}.{storages[name]}" for name in ("orders", "tight"))
+    client.command(f"ALTER TABLE {orders} DELETE WHERE c1 IN (2, 4)", settings=wait)
+    client.command(f"ALTER TABLE {orders} UPDATE c3 = 'wrong' WHERE c1 = 5", settings=wait)
+    client.command(f"ALTER TABLE {tight} DELETE WHERE c1 = 3", settings=wait)
+    client.close()
+    report = {str(one.name): one for one in verified(database, url, directory).tables}
+    found = {name: one.status for name, one in report.items()}
+    assert found == {"public.orders": "different", "public.tight": "different", "sales.orders": "equal"}
+    rows = {one.key["id"]: one.kind for one in report["public.orders"].differences}
+    assert rows == {"2": "missing", "4": "missing", "5": "changed"}
+    repaired = verified(database, url, directory, repair=True)
+    assert all(one.status == "equal" for one in repaired.tables) and sum(one.repaired for one in repaired.tables) > 3
+    assert all(one.status == "equal" for one in verified(database, url, directory).tables)
+    left = clickhouse.ask(f"SELECT name FROM system.tables WHERE database = '{place}' AND name LIKE '%look%'")
+    assert not left, "clones are gone"
 
 
 @pytest.mark.long
-def test_values_that_policy_treated_are_counted(
+def test_values_that_policy_treated_are_known_to_verify(
     database: str, slot: str, clickhouse: ClickHouse, place: str, clickhouse_spark: SparkSession, tmp_path: Path
 ) -> None:
     with psycopg.connect(database, autocommit=True) as source:
         source.execute(
-            "CREATE TABLE odd (id int PRIMARY KEY, at timestamptz, day date, big numeric(50, 2), took interval);"
-            " CREATE PUBLICATION p FOR ALL TABLES;"
-            " INSERT INTO odd VALUES (1, 'infinity', '2020-01-01', 1, '1 day'), (2, '12000-01-01', '0099-01-01 BC',"
+            "CREATE TABLE odd (id int PRIMARY KEY, at timestamptz, day date, big numeric(50, 2), took interval,"
+            " stay tstzrange, days date[]); CREATE PUBLICATION p FOR ALL TABLES;"
+            " INSERT INTO odd VALUES (0, NULL, NULL, 1, NULL, '[2020-01-01,infinity)', '{2020-01-01,infinity}'),"
+            " (1, 'infinity', '2020-01-01', 1, '1 day', '[2020-01-01,)', '{NULL}'), (2, '12000-01-01', '0099-01-01 BC',"
             " 'NaN', 'infinity'), (3, '2020-01-01', '-infinity', 99999999999999999999999999999999999999999.5, NULL)"
         )
         notices = catch_up(ClickHouseDestination(clickhouse.url(place)), tmp_path, database, slot, clickhouse_spark)
     assert {kind.name: count for kind, count in notices.treated.items()} == {
-        "TIMESTAMP_INFINITY": 1, "TIMESTAMP_YEARS": 1, "DATE_YEARS": 1, "DATE_INFINITY": 1, "NUMERIC_NAN": 1,
+        "TIMESTAMP_INFINITY": 2, "TIMESTAMP_YEARS": 1, "DATE_YEARS": 1, "DATE_INFINITY": 2, "NUMERIC_NAN": 1,
         "INTERVAL_INFINITY": 1,
     }  # fmt: skip
+    (report,) = verified(database, clickhouse.url(place), tmp_path).tables
+    assert (report.status, report.treated_rows) == ("equal", 4), report
 
 
 @pytest.mark.long

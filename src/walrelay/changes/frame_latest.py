@@ -40,27 +40,33 @@ def _names(side: str, places: Iterable[int]) -> list[str]:
 def _touches(frames: TableFrames, lacking: list[int]) -> DataFrame:
     """Every key that a row leaves or takes, with the place `s` in the order."""
     survey, key, width = frames.survey, frames.key, frames.width
-    events = frames.events(width, key if survey.olds else ())
-    moved = "false"
+    moved, is_put = "false", "true"
     if survey.olds:
         moved = "(old_kind IS NOT NULL AND (" + " OR ".join(f"n{i} IS DISTINCT FROM o{i}" for i in key) + "))"
+        is_put = "op <> 'delete'"
     columns = [*_names("n", width), *_names("m", lacking)]
-    marks = [f"op = 'insert' OR {moved} AS comes", f"op = 'update' AND {moved} AS moves"] if lacking else []
-    puts = events.where("op IN ('insert', 'update')").selectExpr(
-        *(f"n{i} AS k{i}" for i in key), "2 * q + 1 AS s", "true AS is_put", "commit_lsn AS lsn", *marks, *columns
+    marks = [f"op = 'insert' OR (op = 'update' AND {moved}) AS comes", f"op = 'update' AND {moved} AS moves"]
+    # A row that goes has no values, but its key.
+    found = frames.events(width, key if survey.olds else ()).selectExpr(
+        *(f"CASE WHEN {is_put} THEN n{i} ELSE o{i} END AS k{i}" if survey.olds else f"n{i} AS k{i}" for i in key),
+        f"CASE WHEN {is_put} THEN 2 * q + 1 ELSE 2 * q END AS s",
+        f"{is_put} AS is_put",
+        "commit_lsn AS lsn",
+        *(marks if lacking else ()),
+        *columns,
     )
-    if not survey.olds:
-        return puts
-    nothing = [f"CAST(NULL AS {puts.schema[name].dataType.simpleString()}) AS {name}" for name in columns]
+    if not survey.moves:
+        return found
+    nothing = [f"CAST(NULL AS {found.schema[name].dataType.simpleString()}) AS {name}" for name in columns]
     marks = ["false AS comes", "false AS moves"] if lacking else []
-    gone = (
+    left = (
         frames.events(key, key)
-        .where(f"op = 'delete' OR (op = 'update' AND {moved})")
+        .where(f"op = 'update' AND {moved}")
         .selectExpr(
             *(f"o{i} AS k{i}" for i in key), "2 * q AS s", "false AS is_put", "commit_lsn AS lsn", *marks, *nothing
         )
     )
-    return puts.unionByName(gone)
+    return found.unionByName(left)
 
 
 # ------------------------------------------------------------------------------------------- values that were not sent

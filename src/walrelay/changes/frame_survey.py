@@ -30,6 +30,8 @@ class FrameSurvey:
     """Commit LSN and ordinal of the last truncate."""
     unnamed: int = 0
     """Rows that go and do not say by the key which they are."""
+    moves: int = 0
+    """Updates by which a row takes another key, and perhaps some that only look so."""
     moved_lacking: int = 0
     """Rows that took another key and left a value out."""
     unchanged: set[int] = field(default_factory=set)
@@ -46,14 +48,15 @@ class FrameSurvey:
         self.last_lsn = max(self.last_lsn, row.last_lsn)
         self.last_ordinal = max(self.last_ordinal, row.last_ordinal)
         self.last_commit = row.last_commit if is_first else max(self.last_commit, row.last_commit)
-        for name in ("changes", "inserts", "updates", "deletes", "olds", "unnamed", "moved_lacking"):
+        for name in ("changes", "inserts", "updates", "deletes", "olds", "unnamed", "moves", "moved_lacking"):
             setattr(self, name, getattr(self, name) + getattr(row, name))
-        if row.truncated_at is not None:
-            place = (row.truncated_at.commit_lsn, row.truncated_at.ordinal)
-            self.truncated_at = max(self.truncated_at or place, place)
         self.unchanged.update(unchanged)
         for column, counts in specials.items():
             self.specials.setdefault(column, Counter()).update(counts)
+
+    def add_truncate(self, place: tuple[int, int]) -> None:
+        """Commit LSN and ordinal of the last one in one schema version."""
+        self.truncated_at = max(self.truncated_at or place, place)
 
     @property
     def treated(self) -> Counter[Special]:

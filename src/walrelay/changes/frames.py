@@ -103,17 +103,26 @@ class TableFrames:
         rows = {row.number: row for row in reduce(lambda a, b: a.unionByName(b), frames).collect()}
         for number, one in enumerate(self._versions):
             row = rows[number]
-            names = set(itertools.chain.from_iterable(row["unchanged"]))
+            said = {i for (i, _), is_left_out in zip(one.known(self.width), row.left_out, strict=True) if is_left_out}
             # A column that an older shape did not have yet is left alone by its updates.
-            left_out = [i for i in self.width if (column := one.columns[i]) is None or column.name in names]
+            left_out = [i for i in self.width if one.columns[i] is None or i in said]
             counted = dict(zip(self._specials(one), row.specials, strict=True))
             specials: dict[int, Counter[Special]] = {}
             for (i, special), count in counted.items():
                 specials.setdefault(i, Counter())[special] += count or 0
-            found.add(row, left_out if row.updates or names else (), specials)
+            found.add(row, left_out if row.updates or row.lacking else (), specials)
+            if row.truncates:
+                found.add_truncate(self._last_truncate(one))
         return found
 
+    def _last_truncate(self, one: _Version) -> tuple[int, int]:
+        """Asked for when there is one: for the sake of it alone Spark would not compile the survey to its fastest."""
+        place = one.frame.where("op = 'truncate'").selectExpr("max(struct(commit_lsn, ordinal)) AS place")
+        found = place.collect()[0].place
+        return found.commit_lsn, found.ordinal
+
     def _counted(self, number: int, one: _Version) -> DataFrame:
+        """Sums and extremes of plain values only: of all else Spark makes objects, row by row."""
         is_old = "old_kind IS NOT NULL"
         goes = "op IN ('update', 'delete')"
         specials = [
@@ -132,11 +141,13 @@ class TableFrames:
             "max(commit_lsn) AS last_lsn",
             "max(ordinal) AS last_ordinal",
             "max(commit_time) AS last_commit",
-            "max(CASE WHEN op = 'truncate' THEN struct(commit_lsn, ordinal) END) AS truncated_at",
+            "count_if(op = 'truncate') AS truncates",
             f"count_if({goes} AND unnamed) AS unnamed",
+            "count_if(op = 'update' AND moved) AS moves",
             f"count_if(op = 'update' AND moved AND {self._lacks(one)}) AS moved_lacking",
-            "collect_set(`unchanged`) AS `unchanged`",
-            f"array({', '.join(specials)}) AS specials" if specials else "CAST(array() AS ARRAY<BIGINT>) AS specials",
+            "count_if(size(`unchanged`) > 0) AS lacking",
+            _array("BOOLEAN", [f"max({self._left_out(one, i)})" for i, _ in one.known(self.width)], "left_out"),
+            _array("BIGINT", specials, "specials"),
         )
 
     def _lacks(self, one: _Version) -> str:
@@ -231,3 +242,7 @@ class TableFrames:
         assert column is not None
         is_there = f"`old`.{LOG.quoted(column.name)} IS NOT NULL"
         return f"({is_there})" if self.key else f"({is_there} OR coalesce(old_kind = 'row', false))"
+
+
+def _array(kind: str, values: list[str], name: str) -> str:
+    return f"CAST(array({', '.join(values)}) AS ARRAY<{kind}>) AS {name}"

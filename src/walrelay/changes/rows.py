@@ -41,6 +41,8 @@ class TableRows:
     rows_total: int
     snapshot_lsn: Lsn | None = None
     spark: SparkSession | None = field(default=None, repr=False, compare=False)
+    relayed: bool = False
+    """Whether tasks have passed the rows on already, as bytes (`destinations.relaying`): then there are no files."""
 
     @property
     def arrow_schema(self) -> pa.Schema:

@@ -181,9 +181,10 @@ def _struct(value: str, parts: Iterable[tuple[str, str]]) -> str:
 
 
 def _uuid(value: str) -> str:
-    digits = f"lower(hex({value}))"
-    pieces = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
-    return "concat(" + ", '-', ".join(f"substr({digits}, {start}, {length})" for start, length in pieces) + ")"
+    pieces = ((1, 4), (5, 2), (7, 2), (9, 2), (11, 6))
+    return (
+        "lower(concat(" + ", '-', ".join(f"hex(substr({value}, {start}, {length}))" for start, length in pieces) + "))"
+    )
 
 
 def _time(value: str) -> str:

@@ -30,6 +30,12 @@ def run_command(
         str | None,
         typer.Option(help="caught-up: end once all that is committed now has arrived. [default: run until stopped]"),
     ] = None,
+    begin_anew: Annotated[
+        bool,
+        typer.Option(
+            "--begin-anew", help="As --set pipeline.begin_anew=true: what is lost is made anew, and copied again."
+        ),
+    ] = False,
     set_: Settings = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
@@ -38,12 +44,10 @@ def run_command(
 
     _set_debug(debug)
     end = end_of(until)
-    loaded = loaded_from(config, set_)
-    for line in loaded.warnings():
-        typer.echo(line, err=True)
+    loaded = loaded_from(config, [*(set_ or []), *(["pipeline.begin_anew=true"] if begin_anew else [])])
     from walrelay.cli.replicate import run_pipeline
 
-    raise typer.Exit(run_pipeline(loaded, end))
+    raise typer.Exit(run_pipeline(loaded, end, logs=True))
 
 
 def loaded_from(files: list[Path], settings: list[str] | None) -> Loaded:

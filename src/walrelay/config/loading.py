@@ -4,6 +4,7 @@ for every value where it came from."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ from walrelay.config.references import BadReferenceError
 from walrelay.config.said import DEFAULT, Origin, Path, Said, as_said, laid_over, nested, written
 from walrelay.config.sections import PipelineConfig
 from walrelay.config.yaml_file import reference_hint, said_in_file, said_in_text, text_said
-from walrelay.errors import ConfigError
+from walrelay.errors import ConfigError, WalrelayError
+
+_OF_A_SERVICE = re.compile(r"_SERVICE_(HOST|PORT)\b|_PORT_\d+_")
+"""Variables that Kubernetes makes for a service of our name."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,13 @@ class Loaded:
         """What is found to be wrong meanwhile, in the words of whoever finds it, is this key's fault."""
         try:
             yield
-        except ConfigError as error:
+        except WalrelayError as error:
             origin = self.origin(path)
             if not (origin.line or origin.name.startswith(ENVIRONMENT)):
                 raise
             # Without its cause: that may be what the caller has taken care not to show.
-            raise type(error)(f"{written(path)}, {origin}: {error.message}", hint=error.hint) from None
+            said = f"{written(path)}, {origin}: {error.message}"
+            raise type(error)(said, hint=error.hint, context=error.context) from None
 
 
 def load(
@@ -115,6 +120,8 @@ def unused_variables() -> list[str]:
     known = [key.variable for key in all_keys()]
     made = []
     for name in sorted(os.environ):
+        if _OF_A_SERVICE.search(name):
+            continue
         if name.startswith(ENVIRONMENT) and name.upper() not in known and (meant := nearest(name, known, cutoff=0.85)):
             made.append(f"the variable {name} sets nothing{meant}")
     return made

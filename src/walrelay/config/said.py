@@ -98,7 +98,8 @@ def laid_over(below: Said, above: Said) -> Said:
     for key, one in above.value.items():
         before = made.pop(key, None)
         made[key] = one if before is None else laid_over(before, one)
-    return replace(above, value=made)
+    # What is missing in both is missing in a file, where there is one.
+    return replace(above if above.origin.line or not below.origin.line else below, value=made)
 
 
 def nested(values: Mapping[Path, Said], origin: Origin) -> Said:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from walrelay.config.observability import HookSettings, LoggingSettings, MetricsSettings
 from walrelay.config.section import Section
 from walrelay.config.settings import CaptureSettings, CopySettings, Settings
 from walrelay.config.table_keys import TableKeys
@@ -42,7 +43,7 @@ class SourceSection(Settings):
     """The publication that names the tables."""
 
     slot: str | None = Field(None, min_length=1, max_length=63, pattern=r"^[a-z0-9_]+$")
-    """The replication slot. Default: `walrelay_` and the publication's name."""
+    """The replication slot. Default: one of its own, `walrelay_`, the publication, and eight letters."""
 
     migrate_source: bool = False
     """First install the DDL trigger on the source (docs/how-to/follow-ddl.md); needs a superuser."""
@@ -115,12 +116,21 @@ class PipelineConfig(Section):
     destinations: tuple[DestinationSection, ...] | None = None
     """The same as a list. This version takes one."""
 
-    spark: dict[str, SparkValue] = Field(default_factory=dict)
+    spark: dict[str, SparkValue] = Field(default_factory=dict, repr=False)
     """Settings of Spark, by their own names: `spark.driver.memory: 2g`."""
 
     tables: dict[str, TableKeys] = Field(default_factory=dict)
     """Options by pattern: `shop.orders`, `shop.*`, `*`. The more exact pattern wins, and of equally exact ones the
     later."""
+
+    metrics: MetricsSettings = Field(default_factory=lambda: MetricsSettings.model_validate({}))
+    """Where metrics, health and readiness are served, and the limits by which a pipeline is judged."""
+
+    logging: LoggingSettings = Field(default_factory=lambda: LoggingSettings.model_validate({}))
+    """What is written to stderr while the pipeline runs."""
+
+    hooks: HookSettings = Field(default_factory=lambda: HookSettings.model_validate({}))
+    """Who is told when something happens (docs/how-to/monitor.md)."""
 
     @property
     def target(self) -> DestinationSection:

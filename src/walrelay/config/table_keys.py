@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from walrelay.config.section import Section
-from walrelay.config.settings import SpecialValuesWord
+from walrelay.config.settings import null_by_name
+from walrelay.model.special import SpecialValues
 from walrelay.model.table_options import (
     Hash,
     History,
@@ -92,6 +93,8 @@ MaskForm = Annotated[
 ]
 HistoryForm = Annotated[History, BeforeValidator(_history_form, json_schema_input_type=bool | Literal["scd2"])]
 
+NullByName = Annotated[SpecialValues | None, BeforeValidator(null_by_name, json_schema_input_type=SpecialValues | None)]
+
 
 @cache
 def _meanings() -> dict[str, str]:
@@ -123,7 +126,7 @@ class TableKeys(Section):
     on_schema_change: OnSchemaChange | None = _option("on_schema_change")
     on_removed: OnRemoved | None = _option("on_removed")
     on_silent_change: OnSilentChange | None = _option("on_silent_change")
-    special_values: SpecialValuesWord | None = _option("special_values")
+    special_values: NullByName = _option("special_values")
 
     @model_validator(mode="after")
     def _says_no_contradiction(self) -> Self:

@@ -11,11 +11,13 @@ from pydantic_settings import BaseSettings
 
 from walrelay.config.loading import Loaded
 from walrelay.config.settings import CaptureSettings, CopySettings, capture_settings, copy_settings
-from walrelay.control.config_check import source_of, target_path
+from walrelay.control.config_check import check, source_of, target_path
 from walrelay.control.stores import log_of, open_store
 from walrelay.destinations.base import Destination
 from walrelay.destinations.urls import destination_from_url
 from walrelay.pipeline import Pipeline
+from walrelay.postgres.catalog import published_tables
+from walrelay.postgres.connection import connect
 from walrelay.workers.report import Listener
 
 COPY_ID: Final = "walrelay"
@@ -25,18 +27,23 @@ S = TypeVar("S", bound=BaseSettings)
 
 @contextmanager
 def composed(loaded: Loaded, destination: Destination, listener: Listener) -> Iterator[Pipeline]:
-    """The pipeline that the configuration describes, with its store open, which is made when it is not there."""
+    """The pipeline that the configuration describes, with its store open. What is not there yet is made, but nothing
+    before the source has been asked."""
     config = loaded.config
+    check(loaded)
     pipeline = _pipeline(loaded, destination, listener)
     if config.pipeline.mode == "copy":
         yield pipeline
         return
-    config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    url = config.store.url
-    with loaded.blaming("store", "url"):
-        store = open_store(config.state, None if url is None else url.get_secret_value(), config.id)
-    pipeline.store = store
+    if not config.state.exists():
+        _ask_source(loaded)
+    url = None if config.store.url is None else config.store.url.get_secret_value()
+    if url is None:
+        config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store = open_store(config.state, url, config.id)
     try:
+        pipeline.store = store
+        config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield pipeline
     finally:
         store.close()
@@ -47,6 +54,15 @@ def destination_of(loaded: Loaded) -> Destination:
     target = loaded.config.target
     with loaded.blaming(*target_path(loaded)):
         return destination_from_url(target.url.get_secret_value(), target.lane)
+
+
+def _ask_source(loaded: Loaded) -> None:
+    """Whether the source lets us in and has the publication, before anything is made for it."""
+    source = source_of(loaded)
+    with loaded.blaming("source", "url"):
+        connection = connect(source, application="walrelay check")
+    with connection, loaded.blaming("source", "publication"):
+        published_tables(connection, source.publication)
 
 
 def _pipeline(loaded: Loaded, destination: Destination, listener: Listener) -> Pipeline:
@@ -66,6 +82,7 @@ def _pipeline(loaded: Loaded, destination: Destination, listener: Listener) -> P
         migrate_source=config.source.migrate_source,
         begin_anew=config.pipeline.begin_anew,
         follow=config.log.follow,
+        tables={pattern: keys.options() for pattern, keys in config.tables.items()},
     )
 
 

@@ -41,10 +41,12 @@ store:
   the key, the file, the line and the nearest key that there is. Nothing is made before that: no slot, no state, no
   table.
 - **Three ways to set a key.** The command line (`--set pipeline.max_tables=8`; `walrelay replicate` has options for
-  the usual ones) wins over the environment, that over the files, and these over the defaults. Of several files (`-c
-  a.yaml -c b.yaml`) a later one wins, key by key; lists are replaced. Every key has a variable of its own, in the
+  the usual ones) wins over the environment, that over the files, and these over the defaults. Of several files (`-c`
+  twice or more) a later one wins, key by key; lists are replaced. Every key has a variable of its own, in the
   tables below. What is a mapping or a list in a file is YAML in the variable too:
   `WALRELAY_SPARK='{spark.driver.memory: 2g}'`. A variable that is empty says nothing.
+- An option that a hint of walrelay's names is a key here: `--accept-timeline 2` is `--set log.accept_timeline=2`, and
+  `walrelay run` has `--begin-anew` itself.
 - **References.** In any text of a file or a variable `${NAME}` stands for a variable of the environment,
   `${NAME:-default}` has a default, and `${file:/run/secrets/x}` stands for the content of a file, as does a whole
   value `file:/run/secrets/x` (but in `spark` and `log.location`, which have such values of their own). `$${` is `${`

@@ -20,7 +20,7 @@ _TEMPLATE: Final = """\
 source:
   url: {source}
   publication: {publication}
-  # slot: walrelay_{publication_word}
+  # slot: shop_slot  # without it the pipeline has one of its own
 
 destination:
   url: {destination}
@@ -40,10 +40,6 @@ pipeline:
 
 # spark:
 #   spark.driver.memory: 2g
-
-# tables:
-#   public.*:
-#     on_silent_change: copy
 """
 _EVERY: Final = "# every: 10s  # how often changes are taken in; without it as often as the destination likes"
 
@@ -81,7 +77,6 @@ def first_config(answers: Answers, file: str) -> FirstConfig:
         file=file,
         source=_quoted(kept.source),
         publication=_quoted(kept.publication),
-        publication_word=re.sub(r"[^a-z0-9_]", "_", kept.publication.lower()),
         destination=_quoted(kept.destination),
         store_key="url" if is_database(kept.store) else "path",
         store=_quoted(kept.store),

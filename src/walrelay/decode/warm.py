@@ -15,11 +15,14 @@ from walrelay.decode.base import ARROW, TEXT, Fields, Tally, Target
 from walrelay.decode.changes import ChangeDecoder
 from walrelay.decode.json_text import json_objects
 from walrelay.decode.registry import BUILTIN, EXTENSION, decoder_for
+from walrelay.decode.sha256 import sha256_hex
 from walrelay.errors import BadBytesError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
+from walrelay.model.notice import Notice
 from walrelay.model.schema import Column, PgType, SchemaVersion, TableSchema, TypeField
 from walrelay.wire.copy_binary import CopyBuffer
+from walrelay.wire.copy_bytes import ByteBuffer
 from walrelay.wire.kernel_places import kernel_place
 from walrelay.wire.pgoutput import NOTHING_UNDONE, MessageWalker, part_state, whole_frames
 from walrelay.wire.replication import StreamCutter, WholeTransactions
@@ -64,6 +67,7 @@ def warm_walk() -> None:
     buffer.room()[: len(stream)] = stream
     buffer.received(len(stream))
     buffer.rows()
+    ByteBuffer(64).rows()
 
 
 def warm_changes() -> None:
@@ -105,13 +109,14 @@ def ensure_warm(notify: Callable[[str], None]) -> None:
     place = kernel_place()
     if place.is_warm():
         return
-    notify("compiling kernels, once; this takes about a minute")
+    notify(Notice("compiling kernels", "compiling kernels, once; this takes about a minute"))
     place.clear()
     warm_walk()
     warm(ARROW)
     warm(TEXT)
     warm_json()
     warm_changes()
+    sha256_hex(pa.array([None, ""]))
     place.mark_warm()
 
 

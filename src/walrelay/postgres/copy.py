@@ -12,6 +12,7 @@ from walrelay.model.schema import TableSchema
 from walrelay.postgres.connection import Connection, talking
 from walrelay.postgres.copy_socket import SocketCopy
 from walrelay.wire.copy_binary import CopyBuffer, Rows
+from walrelay.wire.copy_bytes import ByteBuffer
 
 CHUNK_BYTES = 2 * 1024 * 1024
 
@@ -47,6 +48,38 @@ def copy_query(
     """The same for whatever a query gives, which has `width` columns: for some rows of a table."""
     statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)
     yield from _copied(connection, statement, width, chunk_bytes)
+
+
+class SentBytes:
+    """The range as COPY sends it, from its header to its trailer, in chunks that are good until the next is asked for;
+    afterwards `rows`, the number that the server gives. For once."""
+
+    def __init__(self, connection: Connection, schema: TableSchema, part: CtidRange, *, chunk_bytes: int) -> None:
+        self._connection = connection
+        self._statement = copy_statement(schema, part).as_bytes(connection)
+        self._chunk_bytes = chunk_bytes
+        self.rows: int | None = None
+
+    def __iter__(self) -> Iterator[memoryview | bytes]:
+        if self._connection.pgconn.ssl_in_use:
+            yield from self._by_libpq()
+            return
+        copy = SocketCopy(self._connection, ByteBuffer(self._chunk_bytes))
+        yield from copy.run(self._statement)
+        self.rows = copy.sent
+
+    def _by_libpq(self) -> Iterator[bytes]:
+        with talking("copying"), self._connection.cursor() as cursor:
+            with cursor.copy(self._statement) as copy:
+                waiting, size = list[bytes](), 0
+                for message in copy:
+                    waiting.append(bytes(message))
+                    size += len(message)
+                    if size >= self._chunk_bytes:
+                        yield b"".join(waiting)
+                        waiting, size = [], 0
+                yield b"".join(waiting)
+            self.rows = cursor.rowcount
 
 
 def _copied(connection: Connection, copy: sql.Composable, width: int, chunk_bytes: int) -> Iterator[Rows]:

@@ -12,11 +12,12 @@ import select
 import socket
 import struct
 from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
 
 from walrelay.errors import BadBytesError, ConnectionLostError, SourceError
 from walrelay.postgres.connection import Connection, server_error, translate
 from walrelay.postgres.silence import SilenceWatch, Stalled
-from walrelay.wire.copy_binary import FRAME_HEADER, MAX_MESSAGE, CopyBuffer, Rows
+from walrelay.wire.copy_binary import FRAME_HEADER, MAX_MESSAGE
 
 RECEIVE_BUFFER = 4 * 1024 * 1024
 READ_AT_MOST = 1024 * 1024
@@ -24,18 +25,44 @@ PATIENCE_MICROSECONDS = 5_000
 """How long one read waits for its megabyte: the tail of a stream comes after this, not never."""
 
 
-class SocketCopy:
+Chunk = TypeVar("Chunk")
+Given_co = TypeVar("Given_co", covariant=True)
+
+
+class Buffer(Protocol[Given_co]):
+    """Takes bytes as they come, and gives what they are: whole rows (`CopyBuffer`), or bytes (`ByteBuffer`)."""
+
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def starved(self) -> bool: ...
+    @property
+    def full(self) -> bool: ...
+    @property
+    def pending(self) -> memoryview: ...
+    @property
+    def position(self) -> int: ...
+    def room(self) -> memoryview: ...
+    def received(self, count: int) -> None: ...
+    def need(self, count: int) -> None: ...
+    def skip(self, count: int) -> None: ...
+    def rows(self) -> Given_co | None: ...
+
+
+class SocketCopy(Generic[Chunk]):
     """One COPY on one connection. When it does not run to its end the connection must be closed, not used again."""
 
-    def __init__(self, connection: Connection, buffer: CopyBuffer) -> None:
+    def __init__(self, connection: Connection, buffer: Buffer[Chunk]) -> None:
         self._silence: SilenceWatch | None = getattr(connection, "silence", None)
         self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         self._buffer = buffer
         self._ready = False
         self._error: SourceError | None = None
+        self.sent: int | None = None
+        """How many rows the server says it has sent."""
 
-    def run(self, statement: bytes) -> Iterator[Rows]:
-        """Chunks of rows until the server is ready for the next query."""
+    def run(self, statement: bytes) -> Iterator[Chunk]:
+        """What comes, in chunks, until the server is ready for the next query."""
         was_blocking = os.get_blocking(self._socket.fileno())
         try:
             self._prepare(statement)
@@ -118,7 +145,10 @@ class SocketCopy:
                 self._error = server_error(fields.get(b"C", "XX000"), fields.get(b"M", ""), doing="copying")
             case b"Z":
                 self._ready = True
-            case b"H" | b"c" | b"C" | b"N" | b"S":
+            case b"C":
+                said = body.rstrip(b"\0").rpartition(b" ")[2]
+                self.sent = int(said) if said.isdigit() else None
+            case b"H" | b"c" | b"N" | b"S":
                 pass
             case _:
                 raise BadBytesError(f"an unexpected message {kind!r}", position=self._buffer.position)

@@ -11,13 +11,18 @@ from walrelay.changes.rows import LandedFile
 from walrelay.decode.base import Tally, Target
 from walrelay.decode.table import TableDecoder
 from walrelay.destinations.landing import Landing, landable
+from walrelay.destinations.relaying import Relay
+from walrelay.errors import SourceError
+from walrelay.model.lsn import Lsn
 from walrelay.model.ranges import CtidRange
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import SpecialValues
 from walrelay.postgres.connection import connect
-from walrelay.postgres.copy import copy_rows
+from walrelay.postgres.copy import SentBytes, copy_rows
 from walrelay.postgres.snapshot import import_snapshot
 from walrelay.postgres.source import PostgresSource
+from walrelay.shaping.plan import Plan
+from walrelay.shaping.rows import ShapingDecoder
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,11 @@ class CopyTask:
     """Where files land; None to decode and drop."""
     keeps_files: bool = False
     """Whether they stay (`Capabilities.keeps_files`)."""
+    relay: Relay | None = None
+    """Takes the rows as the source sends them; then nothing lands."""
+    plan: Plan | None = field(default=None, repr=False)
+    """What is done to the rows before they land."""
+    snapshot_lsn: Lsn | None = None
 
 
 @dataclass
@@ -56,15 +66,40 @@ def range_batches(
     connection = connect(task.source, application=task.application)
     try:
         import_snapshot(connection, task.snapshot)
-        decoder = TableDecoder(task.schema, tally, keys=keys)
-        for rows in copy_rows(connection, task.schema, part, chunk_bytes=task.chunk_bytes):
+        decoder: TableDecoder | ShapingDecoder
+        if task.plan is None:
+            asked, decoder = task.schema, TableDecoder(task.schema, tally, keys=keys)
+        else:
+            asked = task.plan.read
+            decoder = ShapingDecoder(task.plan, tally, keys=keys, snapshot_lsn=task.snapshot_lsn)
+        for rows in copy_rows(connection, asked, part, chunk_bytes=task.chunk_bytes):
             yield decoder.decode(rows)
     finally:
         connection.close()
 
 
+def pass_range(task: CopyTask, part: CtidRange, relay: Relay) -> RangeResult:
+    """Pass one range on to the destination, undecoded."""
+    connection = connect(task.source, application=task.application)
+    try:
+        import_snapshot(connection, task.snapshot)
+        sent = SentBytes(connection, task.schema, part, chunk_bytes=task.chunk_bytes)
+        taken = relay.take(f"{part.leaf.id}:{part.first or 0}", sent)
+    finally:
+        connection.close()
+    if taken != sent.rows:
+        raise SourceError(
+            f"{task.schema.name}: the source sent {sent.rows} rows of a range, the destination took {taken}",
+            hint="Nothing of this copy was kept. `walrelay resync` copies the table again.",
+        )
+    return RangeResult(rows=taken)
+
+
 def land_range(task: CopyTask, part: CtidRange) -> RangeResult:
-    """Read, decode and land one range; leaves no file behind when it fails."""
+    """Read, decode and land one range, or pass it on; leaves no file behind when it fails."""
+    if task.relay is not None:
+        assert task.plan is None, "bytes that are passed on cannot be shaped"
+        return pass_range(task, part, task.relay)
     result = RangeResult()
     tally = Tally(task.target, task.special_values)
     landing: Landing | None = None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Self
+
+from psycopg import sql
 
 from walrelay.changes.batch import EventBatch
 from walrelay.changes.rows import TableRows
@@ -16,12 +20,17 @@ from walrelay.destinations.clickhouse.dialect import DIALECT
 from walrelay.destinations.clickhouse.identity import database_id
 from walrelay.destinations.clickhouse.maintenance import LOOK_EVERY
 from walrelay.destinations.clickhouse.preflight import examine
+from walrelay.destinations.clickhouse.progress import TABLE as PROGRESS
+from walrelay.destinations.clickhouse.row_text import treated
 from walrelay.destinations.clickhouse.run import Run
+from walrelay.destinations.clickhouse.values import WIDE
+from walrelay.destinations.clickhouse.verify import ClickHouseLook
 from walrelay.destinations.urls import options_in, yes_or_no
-from walrelay.errors import OtherDestinationError
+from walrelay.destinations.verifying import Look
+from walrelay.errors import NotVerifiableError, OtherDestinationError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
-from walrelay.model.schema import TableSchema
+from walrelay.model.schema import Column, TableSchema
 
 BATCHING = Batching(every=timedelta(seconds=1), bytes=64 * MiB, piece_bytes=32 * MiB)
 """Each batch makes a part of a table, which ClickHouse merges with others: more often than once a second it asks to
@@ -65,6 +74,7 @@ class ClickHouseDestination(SimpleDestination):
             spark=SPARK,
         )
         self._id: str | None = None
+        self._years = WIDE
         self._server: Server | None = None
         self._started: Run | None = None
 
@@ -123,6 +133,31 @@ class ClickHouseDestination(SimpleDestination):
         taken = self._run.take_all(batch)
         treated = {table: one.treated for table, one in taken if one.treated}
         return WriteResult(durable=True, rows=sum(one.changes for _, one in taken), treated=treated)
+
+    @contextmanager
+    def looking(self, context: DestinationContext, *, writing: bool = False) -> Iterator[Look]:
+        """As `Verifiable` wants it: on a connection of its own, beside whoever writes."""
+        client_module()
+        server = Server(self.address)
+        try:
+            able = examine(server)
+            if not server.rows(f"EXISTS TABLE {server.place(PROGRESS)}")[0][0]:
+                raise NotVerifiableError(
+                    f"no pipeline has written to {self.address} yet",
+                    hint="Give the destination that `walrelay replicate` writes to.",
+                )
+            look = ClickHouseLook(server, context, able.years)
+            self._years = able.years
+            try:
+                yield look
+            finally:
+                look.close()
+        finally:
+            server.close()
+
+    def unheld(self, column: Column) -> sql.Composable | None:
+        """For `verify`: SQL, for the source, for «a value that policy treats here»."""
+        return treated(column, self._years)
 
     def applied_lsn(self, table: TableId | None) -> Lsn | None:
         """Up to where the table holds every change; None after a copy, until changes came. Of all tables together there

@@ -1,7 +1,8 @@
 """Removes what no reader needs any more: tombstones, and of tables without a key rows with those that take them away.
 
-Only between batches, of a table whose changes are all recorded: what is removed then is never needed to hide something
-that comes again, since nothing comes again that was recorded. What is to be done is read from the table itself.
+Only between batches, of a table whose changes are all recorded, also those that a run before this one has written:
+what is removed then is never needed to hide something that comes again, since nothing comes again that was recorded.
+What is to be done is read from the table itself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from walrelay.destinations.clickhouse.layout import (
 )
 from walrelay.destinations.clickhouse.names import OwnNames
 from walrelay.destinations.clickhouse.places import Held, Places
+from walrelay.destinations.clickhouse.progress import Progress
 from walrelay.destinations.clickhouse.storages import Storages
 from walrelay.model.names import TableId
 
@@ -42,6 +44,7 @@ class Maintenance:
     places: Places
     storages: Storages
     own: OwnNames
+    progress: Progress
     every: timedelta | None = LOOK_EVERY
     least: int = LEAST
     clock: Callable[[], float] = time.monotonic
@@ -56,14 +59,19 @@ class Maintenance:
 
     def look_after(self, table: TableId) -> bool:
         """Whether something was done."""
-        self._looked[table] = self.clock()
         held = self.places.held(table)
         if held is None:
             return False
         place, key = self.server.place(held.facts.storage), held.facts.key
         # A row that goes is not needed, nor is the one that it takes away.
         unneeded = f"countIf({DELETED} = 1)" if key else f"2 * countIf({SIGN} < 0)"
-        (found,) = self.server.rows(f"SELECT {unneeded} AS unneeded, count() AS rows FROM {place}")
+        latest = f"toUInt64(bitShiftRight(max({VERSION}), 64))"
+        asked = f"SELECT {unneeded} AS unneeded, count() AS rows, {latest} AS latest FROM {place}"
+        (found,) = self.server.rows(asked)
+        recorded = self.progress.reached(held.facts.epoch)
+        if recorded is None or found[2] >= recorded:
+            return False  # a run that was killed has written what comes again: then soon
+        self._looked[table] = self.clock()
         if found[0] < self.least or found[0] * SHARE < found[1]:
             return False
         if key:

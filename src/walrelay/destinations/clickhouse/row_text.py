@@ -14,7 +14,7 @@ from walrelay.decode.numeric import declared_decimal
 from walrelay.destinations.clickhouse.dialect import WRAPPED, is_list, levels, literal, wide_decimal
 from walrelay.destinations.clickhouse.facts import Stored
 from walrelay.destinations.clickhouse.values import Years
-from walrelay.destinations.row_text import can_write, special
+from walrelay.destinations.row_text import can_write
 from walrelay.model.schema import Column, PgType
 
 _VALUE, _NULL, _FIELD, _ELEMENT = "char(31)", "char(30)", "char(29)", "char(28)"
@@ -125,17 +125,44 @@ def _array(type_: PgType, x: str, depth: int) -> str:
 
 
 def treated(column: Column, years: Years) -> sql.Composable | None:
-    """SQL, for the source, for «this is a value that ClickHouse does not hold»."""
-    type_, x = column.type, sql.Identifier(column.name)
-    if column.as_text or type_.kind != "base" or type_.schema != "pg_catalog":
-        return special(column)
+    """SQL, for the source, for «there is something in this value that ClickHouse does not hold»."""
+    return None if column.as_text else _unheld(column.type, sql.Identifier(column.name), years, 0)
+
+
+def _unheld(type_: PgType, x: sql.Composable, years: Years, depth: int) -> sql.Composable | None:
+    if not can_write(type_):
+        return None
+    match type_.kind:
+        case "base":
+            return _unheld_plain(type_, x, years)
+        case "composite":
+            parts = [(one.type, sql.SQL("({}).{}").format(x, sql.Identifier(one.name))) for one in type_.fields]
+            return _any_of([_unheld(part, value, years, depth) for part, value in parts])
+        case "range" if type_.element is not None:
+            ends = [sql.SQL("lower({})").format(x), sql.SQL("upper({})").format(x)]
+            return _any_of([_unheld(type_.element, end, years, depth) for end in ends])
+        case "array" | "vector_array" | "multirange" if type_.element is not None:
+            loop = sql.Identifier(f"_loop{depth}")
+            test = _unheld(type_.element, sql.SQL("{}.e").format(loop), years, depth + 1)
+            # In a select list, unnest() leaves composites whole.
+            found = sql.SQL("EXISTS (SELECT FROM (SELECT unnest({}) AS e) AS {} WHERE {})")
+            return None if test is None else found.format(x, loop, test)
+        case _:
+            return None
+
+
+def _unheld_plain(type_: PgType, x: sql.Composable, years: Years) -> sql.Composable | None:
+    if type_.schema != "pg_catalog":
+        return None
     if type_.name in {"date", "timestamp", "timestamptz"}:
-        ends = "{x} < date '1970-01-01' + {first} OR {x} >= date '1970-01-01' + {last}"
-        if type_.name == "timestamptz":
-            ends = ends.replace("{x}", "({x} AT TIME ZONE 'UTC')")
-        return sql.SQL("(NOT isfinite({x}) OR " + ends + ")").format(
-            x=x, first=sql.Literal(years.first), last=sql.Literal(years.last + 1)
-        )
-    if wide_decimal(type_) is not None:
-        return sql.SQL("{} = 'NaN'").format(x)
-    return special(column)
+        moment = sql.SQL("({} AT TIME ZONE 'UTC')").format(x) if type_.name == "timestamptz" else x
+        ends = {"first": sql.Literal(years.first), "last": sql.Literal(years.last + 1)}
+        return sql.SQL(
+            "(NOT isfinite({x}) OR {x} < date '1970-01-01' + {first} OR {x} >= date '1970-01-01' + {last})"
+        ).format(x=moment, **ends)
+    return sql.SQL("{} = 'NaN'").format(x) if wide_decimal(type_) is not None else None
+
+
+def _any_of(tests: Sequence[sql.Composable | None]) -> sql.Composable | None:
+    found = [one for one in tests if one is not None]
+    return sql.SQL("({})").format(sql.SQL(" OR ").join(found)) if found else None

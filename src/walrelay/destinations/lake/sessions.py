@@ -26,6 +26,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # Written for a person's table, not for one query: a file for each task that has rows is enough.
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "8",
+    # The last change of each key is looked for once, where they are all together. Spark would sort them before, too,
+    # to send fewer: most keys change once in a batch.
+    "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
     # Spark's own default counts nanoseconds: other readers then misread what is before 1677 or after 2262.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }

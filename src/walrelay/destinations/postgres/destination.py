@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Self
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -17,6 +19,7 @@ from walrelay.config.settings import duration
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
 from walrelay.destinations.capabilities import Capabilities
 from walrelay.destinations.holdings import Shape, writer_of
+from walrelay.destinations.notices import taken_over
 from walrelay.destinations.postgres.apply import Application
 from walrelay.destinations.postgres.book import TargetBook
 from walrelay.destinations.postgres.client import LOCK_TIMEOUT, Connection, Server, Sessions, run
@@ -26,6 +29,7 @@ from walrelay.destinations.postgres.load import Building, Loader, drop_unfinishe
 from walrelay.destinations.postgres.owner import Ownership, refuse_unusable
 from walrelay.destinations.postgres.piece import PIECE_ROWS
 from walrelay.destinations.postgres.places import TargetPlaces
+from walrelay.destinations.postgres.relay import PostgresRelay, passes
 from walrelay.destinations.postgres.stages import Stages
 from walrelay.destinations.postgres.types import TargetTypes
 from walrelay.destinations.postgres.verify import TargetLook
@@ -40,7 +44,7 @@ from walrelay.postgres.source import PostgresSource
 CONNECTIONS = 4
 """By which a copy is loaded."""
 SMALL_BYTES = 4 * 1024 * 1024
-"""Landed files of up to this are loaded at once: some tenths of a second."""
+"""Landed files of up to this are loaded at once: some tenths of a second. Larger tables come by bytes, if they can."""
 
 
 class PostgresDestination(SimpleDestination):
@@ -57,6 +61,7 @@ class PostgresDestination(SimpleDestination):
         connections: int = CONNECTIONS,
         lock_timeout: timedelta = LOCK_TIMEOUT,
         piece_rows: int = PIECE_ROWS,
+        relay_from: int = SMALL_BYTES,
     ) -> None:
         if connections < 1:
             raise ConfigError(f"connections is {connections}", hint="A copy is loaded by at least one.")
@@ -66,6 +71,9 @@ class PostgresDestination(SimpleDestination):
         self._server = Server(_source(url), lock_timeout)
         self._connections = connections
         self._piece_rows = piece_rows
+        self._relay_from = relay_from
+        self._relayed: dict[TableId, Building] = {}
+        """What tasks fill, or have filled."""
         self._context: DestinationContext | None = None
         self._open: Sessions | None = None
         self._stages = Stages()
@@ -107,7 +115,12 @@ class PostgresDestination(SimpleDestination):
     def shutdown(self) -> None:
         opened, self._open = self._open, None
         self._context = None
+        left, self._relayed = list(self._relayed.values()), {}
         if opened is not None:
+            with suppress(Exception):  # the next run does it
+                for building in left:
+                    with opened.main() as connection:
+                        building.drop(connection)
             opened.close()
 
     def identity(self) -> Identity | None:
@@ -136,13 +149,28 @@ class PostgresDestination(SimpleDestination):
             ownership.check(schema.id, schema.name)
             before = ownership.taken_over(schema.name)
             if before is not None:
-                self._run.notify(f"{schema.name} was kept current by the pipeline {before}; this one takes it over")
+                self._run.notify(taken_over(schema.name, before))
             self._building(connection, schema, made=False).drop(connection)
             self._book(connection).forget(schema.id)
 
+    def relay(self, schema: TableSchema, version: int) -> PostgresRelay | None:
+        if sum(leaf.stored_bytes for leaf in schema.leaves) < self._relay_from:
+            return None
+        with self._alone(schema), self._sessions.main() as connection, naming(schema):
+            if not passes(schema, version, connection.info.server_version):
+                return None
+            self._make_types_anew(connection, schema)
+            building = replace(self._building(connection, schema), attempt=uuid.uuid4().hex[:12])
+            with connection.transaction():
+                building.begin(connection)
+            self._relayed[schema.id] = building
+            return PostgresRelay(self._server, building)
+
     def write_table_rows(self, schema: TableSchema, rows: TableRows) -> WriteResult:
         with self._alone(schema), naming(schema):
-            if sum(file.bytes for file in rows.files) <= SMALL_BYTES:
+            if rows.relayed:
+                self._take_relayed(schema, rows)
+            elif sum(file.bytes for file in rows.files) <= SMALL_BYTES:
                 self._write_at_once(schema, rows)
             else:
                 self._write_beside(schema, rows)
@@ -167,17 +195,34 @@ class PostgresDestination(SimpleDestination):
             building = self._building(connection, schema)
             with connection.transaction():
                 building.begin(connection)
-        try:
+        with self._dropped_if_failed(building):
             count = Loader(self._sessions, self._run, self._connections).load(building, rows)
-            with self._sessions.another(f"indexing {schema.name}") as connection:
-                building.finish(connection)
+            self._index(building)
             with self._sessions.main() as connection, connection.transaction():
                 self._put_in_place(connection, building, rows, count)
+        hit("destination.committed")
+
+    def _take_relayed(self, schema: TableSchema, rows: TableRows) -> None:
+        """Tasks have filled it."""
+        building = self._relayed.pop(schema.id)
+        with self._dropped_if_failed(building):
+            self._index(building)
+            with self._sessions.main() as connection, connection.transaction():
+                self._put_in_place(connection, building, rows, building.brought(connection))
+        hit("destination.committed")
+
+    def _index(self, building: Building) -> None:
+        with self._sessions.another(f"indexing {building.schema.name}") as connection:
+            building.finish(connection)
+
+    @contextmanager
+    def _dropped_if_failed(self, building: Building) -> Iterator[None]:
+        try:
+            yield
         except BaseException:
             with suppress(Exception), self._sessions.main() as connection:
                 building.drop(connection)
             raise
-        hit("destination.committed")
 
     def _alone(self, schema: TableSchema) -> threading.Lock:
         """Two copies of one table would build on each other."""

@@ -28,6 +28,11 @@ BUILDING = "_walrelay_copy_"
 """How the names of unfinished copies begin."""
 READ_ROWS = 32_768
 MARK = "unfinished copy of pipeline "
+_UNFINISHED = (
+    "SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"
+    " ON n.oid = c.relnamespace WHERE pg_catalog.starts_with(c.relname, %s) AND c.relkind = 'r'"
+    " AND pg_catalog.obj_description(c.oid, 'pg_class') = %s"
+)
 
 
 @dataclass(frozen=True)
@@ -37,20 +42,46 @@ class Building:
     schema: TableSchema
     columns: tuple[HeldColumn, ...]
     pipeline_id: str
+    attempt: str = ""
+    """Of a table that tasks fill by themselves: one of an attempt that was given up is never taken for the next."""
 
     @property
     def name(self) -> TableName:
-        return TableName(self.schema.name.schema, f"{BUILDING}{self.schema.id}")
+        attempt = f"_{self.attempt}" if self.attempt else ""
+        return TableName(self.schema.name.schema, f"{BUILDING}{self.schema.id}{attempt}")
+
+    @property
+    def parts(self) -> TableName:
+        """Which ranges tasks have brought."""
+        return TableName(self.name.schema, f"{self.name.name}_parts")
 
     def begin(self, connection: Connection) -> None:
         """An empty one, within a transaction."""
         make_schema(connection, self.schema.name.schema)
         self.drop(connection)
         create_table(connection, place(self.name), self.columns)
-        run(connection, f"COMMENT ON TABLE {place(self.name)} IS {_text(MARK + self.pipeline_id)}")
+        self._mark(connection, self.name)
+        if self.attempt:
+            run(connection, f"CREATE TABLE {place(self.parts)} (part text PRIMARY KEY, rows int8 NOT NULL)")
+            self._mark(connection, self.parts)
+
+    def _mark(self, connection: Connection, table: TableName) -> None:
+        run(connection, f"COMMENT ON TABLE {place(table)} IS {_text(MARK + self.pipeline_id)}")
+
+    def brought(self, connection: Connection) -> int:
+        """The rows of all ranges that tasks have brought, of which nothing more is kept."""
+        ((count,),) = rows(connection, f"SELECT coalesce(sum(rows), 0)::int8 FROM {place(self.parts)}")
+        run(connection, f"DROP TABLE {place(self.parts)}")
+        return int(count)
 
     def drop(self, connection: Connection) -> None:
+        """This one, and what attempts before it have left."""
         run(connection, f"DROP TABLE IF EXISTS {place(self.name)}")
+        question = f"{_UNFINISHED} AND n.nspname = %s AND (c.relname = %s OR pg_catalog.starts_with(c.relname, %s))"
+        name = f"{BUILDING}{self.schema.id}"
+        values = (BUILDING, MARK + self.pipeline_id, self.schema.name.schema, name, f"{name}_")
+        for schema, table in rows(connection, question, values):
+            run(connection, f"DROP TABLE {place(TableName(schema, table))}")
 
     def finish(self, connection: Connection) -> None:
         """Its key, once all rows are there: an index is made faster than it is filled."""
@@ -150,12 +181,7 @@ def _shares(files: Sequence[LandedFile], most: int) -> list[list[LandedFile]]:
 
 def drop_unfinished(connection: Connection, pipeline_id: str) -> None:
     """Remove copies that a run of this pipeline has begun and was killed in."""
-    question = (
-        "SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"
-        " ON n.oid = c.relnamespace WHERE pg_catalog.starts_with(c.relname, %s) AND c.relkind = 'r'"
-        " AND pg_catalog.obj_description(c.oid, 'pg_class') = %s"
-    )
-    for schema, name in rows(connection, question, (BUILDING, MARK + pipeline_id)):
+    for schema, name in rows(connection, _UNFINISHED, (BUILDING, MARK + pipeline_id)):
         run(connection, f"DROP TABLE {place(TableName(schema, name))}")
 
 
