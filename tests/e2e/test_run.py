@@ -61,6 +61,15 @@ def wait_for_a_change(running: subprocess.Popen[str], directory: Path, connectio
     pytest.fail("nothing was confirmed")
 
 
+def wait_for_nobody(connection: psycopg.Connection) -> None:
+    """Until what the killed pipeline has left behind reads the slot no more; then it is the next one that does."""
+    deadline = time.monotonic() + PATIENCE
+    active = "SELECT active FROM pg_replication_slots WHERE slot_name = 'run_shop'"
+    while connection.execute(active).fetchone() == (True,):
+        assert time.monotonic() < deadline, "the slot is still read"
+        time.sleep(0.1)
+
+
 def test_a_pipeline_runs_from_its_files_is_killed_stopped_and_goes_on(shop: str, tmp_path: Path) -> None:
     command = written(tmp_path, shop)
     env = {**os.environ, "SHOP": shop}
@@ -69,6 +78,7 @@ def test_a_pipeline_runs_from_its_files_is_killed_stopped_and_goes_on(shop: str,
             wait_for_a_change(running, tmp_path, connection)
             connection.execute("UPDATE orders SET note = 'changed' WHERE id % 2 = 0")
             running.kill()
+        wait_for_nobody(connection)
         connection.execute("DELETE FROM orders WHERE id % 3 = 0")
         with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as running:
             wait_for_a_change(running, tmp_path, connection)
