@@ -155,7 +155,7 @@ class Pipeline:
         self._shaping = Shaping(tables, transform, spark=self._session, special_values=self.settings.special_values)
         self._given = spark
         self._spark_settings = spark_settings
-        self._listener: Listener = listener or Silent()
+        self.listener: Listener = listener or Silent()
         self._stopping = Event()
         self._asked = False
         """Whether somebody wants it to stop; not when it stops by itself."""
@@ -210,7 +210,7 @@ class Pipeline:
 
     def _feed_order(self, until: Until | None) -> FeedOrder:
         return FeedOrder(
-            str(self.log), self.settings, until is not None, self._listener.notice, unique_name(self.store, self.id)
+            str(self.log), self.settings, until is not None, self.listener.notice, unique_name(self.store, self.id)
         )
 
     def _beginning_anew(self, until: Until | None) -> RunSummary:
@@ -231,7 +231,7 @@ class Pipeline:
                     slot=self._source.slot_of(self._feed_order(until)),
                     log=str(self.log),
                     store=self.store,
-                    notify=self._listener.notice,
+                    notify=self.listener.notice,
                 )
             is_anew = True
             self._stopping.clear()
@@ -318,8 +318,8 @@ class Pipeline:
         begun = time.monotonic()
         if self._given is None:
             check_java()  # before anything is made that would have to be taken back
-        self._source.prepare(self._listener.notice)
-        ensure_warm(self._listener.notice)
+        self._source.prepare(self.listener.notice)
+        ensure_warm(self.listener.notice)
         location = str(self.log)
         with self.store.acquire_pipeline_lock() as lock:
             self.store.load_table_replication_states()
@@ -396,7 +396,7 @@ class Pipeline:
         names = {table.id: table.name for table in tables}
         recognise(self.store, self._shaping, names)
         check_tables(self._shaping, self.source, tables, self.settings.unknown_types, self._stopping)
-        agree(self.store, self._shaping, names, self._listener.notice)
+        agree(self.store, self._shaping, names, self.listener.notice)
         return replace(found, tables=tables)
 
     def _context(self, found: Contents) -> DestinationContext:
@@ -406,7 +406,7 @@ class Pipeline:
             self.settings,
             spark=self._spark,
             store=self.store,
-            notify=self._listener.notice,
+            notify=self.listener.notice,
             others_wait=runs_on,
             stopping=self._stopping,
             mode=self.mode,
@@ -455,7 +455,7 @@ class Pipeline:
             settings=self.settings,
             spark=self._spark,
             staging=staging,
-            listener=self._listener,
+            listener=self.listener,
             stopping=self._stopping,
             shaping=self._shaping,
         )
@@ -474,10 +474,10 @@ class Pipeline:
             self._refuse_to_forget()
             found = self._contents(sizes=True)
             storage = found.storage
-            self._listener.run_started({table.name: storage[table.id].rows_estimate for table in found.tables})
+            self.listener.run_started({table.name: storage[table.id].rows_estimate for table in found.tables})
             self.destination.startup(self._context(found))
             try:
-                ensure_warm(self._listener.notice)
+                ensure_warm(self.listener.notice)
                 with self._staging() as staging:
                     reports = CopyLoop(self._run_parts(staging), found.tables, storage).run()
             finally:
@@ -505,7 +505,7 @@ class Pipeline:
     def _staging(self) -> Iterator[Path]:
         """The directory where this run's copies land, for this run alone."""
         root = self.settings.staging or self.destination.staging_root()
-        timeout, notify = self.settings.busy_timeout, self._listener.notice
+        timeout, notify = self.settings.busy_timeout, self.listener.notice
         if root is None:
             parent = temporary_root()
             root, timeout = parent / f"run-{uuid.uuid4().hex[:8]}", timedelta(0)

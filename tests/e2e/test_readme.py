@@ -1,4 +1,4 @@
-"""What the README shows works as it stands; only the address of the database is ours."""
+"""What the README and some pages show works as it stands; only the address of the database is ours."""
 
 from __future__ import annotations
 
@@ -57,15 +57,25 @@ def run_python(script: str, url: str, directory: Path) -> list[str]:
 SESSION = "from walrelay.spark.session import spark_session\nspark = spark_session()\n"
 
 
-def test_the_readme_works_as_it_stands(shop: str, tmp_path: Path) -> None:
-    found = commands("README.md")
+RUNNING = "docs/how-to/run-a-pipeline.md"
+
+
+def test_the_readme_shows_what_is_run_on_the_page_about_running_a_pipeline() -> None:
+    assert [command.split()[1] for command in commands("README.md")] == ["replicate"]
+    assert set(commands("README.md")) <= set(commands(RUNNING))
+    for language in ("python", "sql"):
+        assert blocks(language) and set(blocks(language)) <= set(blocks(language, RUNNING))
+
+
+def test_the_page_about_running_a_pipeline_works_as_it_stands(shop: str, tmp_path: Path) -> None:
+    found = commands(RUNNING)
     said = [command.split()[1] for command in found]
     assert said[:5] == ["preflight", "replicate", "status", "replicate", "verify"]
     assert said[5:] == ["resync", "pause", "resume", "replicate", "capture"]
     for command in found:
         run_command(command, shop, tmp_path)
     assert (tmp_path / "shop.duckdb").exists()
-    pipeline, frame, stream = blocks("python")
+    pipeline, frame, stream = blocks("python", RUNNING)
     said = run_python(
         f"{pipeline}\n{SESSION}{frame}\nprint(orders.count())\n{stream}\nprint(changes.isStreaming)\n", shop, tmp_path
     )
@@ -109,9 +119,9 @@ def test_every_make_target_it_names_exists() -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
 
 
 def test_every_file_the_architecture_names_exists() -> None:

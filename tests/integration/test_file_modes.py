@@ -14,7 +14,9 @@ import pyarrow as pa
 import pytest
 
 from walrelay.capture.capture import Capture
-from walrelay.config.settings import capture_settings
+from walrelay.config.settings import capture_settings, copy_settings
+from walrelay.destinations.base import DestinationContext
+from walrelay.destinations.duckdb.destination import DuckDBDestination
 from walrelay.destinations.landing import Landing
 from walrelay.destinations.staging import staging_area
 from walrelay.log.storage import open_storage
@@ -85,3 +87,11 @@ def test_a_directory_that_was_there_stays_as_it_is(tmp_path: Path) -> None:
     assert stat.S_IMODE(shared.stat().st_mode) == 0o750
     assert stat.S_IMODE((shared / "data").stat().st_mode) == 0o700
     assert stat.S_IMODE((shared / "data" / "one").stat().st_mode) == 0o600
+
+
+def test_a_duckdb_file_is_left_to_the_umask(tmp_path: Path) -> None:
+    """It is the user's, and others may be meant to read it."""
+    destination = DuckDBDestination(tmp_path / "copy.duckdb")
+    destination.startup(DestinationContext("modes", copy_settings()))
+    destination.shutdown()
+    assert stat.S_IMODE((tmp_path / "copy.duckdb").stat().st_mode) & 0o044 == 0o044, "the umask of this test is 0"

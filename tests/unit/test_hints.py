@@ -15,6 +15,8 @@ HERE = ("tests/integration/test_hints.py", "tests/integration/test_hints_places.
 """There the code stands in `refused(code)`, and what its hint says is done after that."""
 
 ELSEWHERE = {
+    "config.listen_address": "unit/test_telemetry_server.py"
+    "::test_an_address_that_is_taken_is_refused_by_name_and_another_one_is_not",
     "changes.undecoded": "spark/test_quarantine.py::test_by_policy_the_table_waits_for_a_person_and_the_others_go_on",
     "destination.login": "warehouse/test_clickhouse_refusals.py::test_a_wrong_password_and_a_server_that_is_not_there",
     "destination.copy_again": "spark/test_altered_tables.py"

@@ -20,6 +20,7 @@ MODULES: Final = (
     "walrelay.log.xids",
     "walrelay.shaping.failures",
     "walrelay.stores.failures",
+    "walrelay.telemetry.failures",
     "walrelay.workers.lock_watch",
     "walrelay.workers.table_sync",
 )

@@ -25,6 +25,7 @@ from walrelay.decode.sha256 import sha256_hex
 from walrelay.errors import BadBytesError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
+from walrelay.model.notice import Notice
 from walrelay.model.schema import Column, PgType, SchemaVersion, TableSchema, TypeField
 from walrelay.wire.copy_binary import CopyBuffer, walk_rows
 from walrelay.wire.copy_bytes import ByteBuffer
@@ -138,7 +139,7 @@ def ensure_warm(notify: Callable[[str], None]) -> None:
     """Compile what is not compiled yet, or was compiled from sources that have changed since; says so before."""
     if is_warm():
         return
-    notify("compiling the decoder, once; this takes about half a minute")
+    notify(Notice("compiling the decoder", "compiling the decoder, once; this takes about half a minute"))
     for directory in cache_directories():
         for compiled in directory.glob("*.nb[ic]"):
             compiled.unlink(missing_ok=True)

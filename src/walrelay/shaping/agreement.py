@@ -8,6 +8,7 @@ from threading import Event
 
 from walrelay.config.choices import UnknownTypes
 from walrelay.model.names import TableId, TableName
+from walrelay.model.notice import Notice
 from walrelay.model.phases import Ready, SyncDone
 from walrelay.postgres.catalog import PublishedTable, read_schema
 from walrelay.postgres.connection import connect
@@ -89,5 +90,6 @@ def agree(
         if is_renamed or not isinstance(phases.get(table), Ready | SyncDone):
             continue
         if (fact["fingerprint"] if fact is not None else "") != shaping.fingerprint(name):
-            notify(f"{name} is copied again: its options are others than those that its rows came under")
+            said = f"{name} is copied again: its options are others than those that its rows came under"
+            notify(Notice("table is copied again", said, table=str(name), message="its options are others now"))
             wish(store, table, "resync")

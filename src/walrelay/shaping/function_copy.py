@@ -30,8 +30,11 @@ def function_applied(
     directory: Path,
     target: Target,
     file_bytes: int,
+    *,
+    kept: bool,
 ) -> tuple[LandedFile, ...]:
-    """The same rows, as the function makes them, for `target`. `files` hold them in Spark's types."""
+    """The same rows, as the function makes them, for `target`. `files` hold them in Spark's types. With `kept` the
+    files stay, in a lake, which knows those that tasks land: Spark leaves out what a lake says of a file."""
     if not files:
         return ()
     place = directory / "applied"
@@ -44,8 +47,9 @@ def function_applied(
             raise TransformFailedError(f"the function {plan.transform.name} makes {after} rows of {before}")
     for file in files:
         Path(file.path).unlink(missing_ok=True)
-    if arrow_schema(plan.after, target) != arrow_schema(plan.after, ARROW):
-        made = _retargeted(plan, made, directory, target, file_bytes)
+    if kept or arrow_schema(plan.after, target) != arrow_schema(plan.after, ARROW):
+        landing = Landing(str(directory), arrow_schema(plan.after, target), file_bytes=file_bytes, kept=kept)
+        made = _landed_again(plan, made, landing, target)
     return tuple(file for file in made if file.rows)
 
 
@@ -53,11 +57,10 @@ def _landed(path: Path) -> LandedFile:
     return LandedFile(str(path), pq.read_metadata(path).num_rows, path.stat().st_size)
 
 
-def _retargeted(
-    plan: FunctionPlan, files: tuple[LandedFile, ...], directory: Path, target: Target, file_bytes: int
+def _landed_again(
+    plan: FunctionPlan, files: tuple[LandedFile, ...], landing: Landing, target: Target
 ) -> tuple[LandedFile, ...]:
-    """For a destination that has another form than Spark for some of its types."""
-    landing = Landing(str(directory), arrow_schema(plan.after, target), file_bytes=file_bytes)
+    """For a destination that has another form than Spark for some of its types, or keeps the files."""
     tally = Tally(target, "null")
     try:
         for batch in _batches(plan, files):

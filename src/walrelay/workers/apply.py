@@ -26,10 +26,12 @@ from walrelay.log.readers import ReaderPositions
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
+from walrelay.model.notice import Notice
 from walrelay.model.phases import Catchup, Ready, SyncDone, SyncWait
 from walrelay.model.progress import Apply
 from walrelay.spark.secret_log import LazyAddress
 from walrelay.stores.base import PipelineStore
+from walrelay.workers.batch_counts import BatchCounts
 from walrelay.workers.board import TableBoard
 from walrelay.workers.event_writer import EventWriter, Flight
 
@@ -80,6 +82,9 @@ class ApplyWorker:
         self._lock = threading.Lock() if board is None else board.writing
         self.rows = 0
         """Changes written by this worker."""
+        self.batches = BatchCounts()
+        self.moved_at = time.monotonic()
+        """When a batch was last through, or failed and is tried again."""
         self.applied_at = 0.0
         self.position = self._resume()
         """Every table that takes part has everything up to here."""
@@ -121,10 +126,15 @@ class ApplyWorker:
             self._land(room_for=0)
         except WalrelayError as error:
             self._abandon()
+            self.batches = self.batches.failed()
             if self._board is None or not self._board.fail_named(error):
                 if not error.retryable:
                     raise
-                self._notify(f"{error.message}; sent again")
+                self._notify(
+                    Notice.warning(
+                        "batch is sent again", f"{error.message}; sent again", code=error.code, message=error.message
+                    )
+                )
             self._apply(to)
 
     def _resume(self) -> Lsn:
@@ -159,11 +169,20 @@ class ApplyWorker:
                 return  # it comes again at the next start
             except WalrelayError as error:
                 self._abandon()
+                self.batches, self.moved_at = self.batches.failed(), time.monotonic()
                 if self._board is not None and self._board.fail_named(error):
                     continue  # that table is out; the others go on without it
                 if not (error.retryable or isinstance(error, DestinationBusyError)):
                     raise
-                self._notify(f"{error.message}; next attempt in {delay.total_seconds():.1f} s")
+                self._notify(
+                    Notice.warning(
+                        "batch is tried again",
+                        f"{error.message}; next attempt in {delay.total_seconds():.1f} s",
+                        code=error.code,
+                        message=error.message,
+                        after_seconds=delay.total_seconds(),
+                    )
+                )
                 if self._stopping.wait(delay.total_seconds()):
                     return
 
@@ -197,6 +216,7 @@ class ApplyWorker:
         while self._flying and (self._flying[0].is_over or len(self._flying) > self._in_flight - room_for):
             flight = self._flying[0]
             self._took(flight.landed())
+            self.batches = self.batches.written(time.monotonic() - flight.began_at)
             hit("events.after_write")
             self._flying.popleft()
             if self._board is not None:
@@ -214,6 +234,7 @@ class ApplyWorker:
     def _took(self, result: WriteResult) -> None:
         self.rows += result.rows
         self.applied_at = time.time()
+        self.moved_at = time.monotonic()
 
     def _write(self, ranges: tuple[TableRange, ...], to: Lsn) -> None:
         """At once, beside what flies: tables that do not."""

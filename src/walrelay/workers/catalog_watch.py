@@ -15,6 +15,7 @@ from walrelay.log.reader import LogReader
 from walrelay.model.fingerprints import Fingerprint, doubts, is_same, same_columns
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId, TableName
+from walrelay.model.notice import Notice
 from walrelay.model.phases import Ready, SyncDone
 from walrelay.model.schema import SchemaVersion, TableSchema
 from walrelay.postgres.catalog import PublishedTable, read_schema
@@ -234,7 +235,8 @@ class CatalogWatch:
             board.failed(table, CopyAgainError(f"{name} has changed without a message: {why}"))
             return
         if policy == "warn":
-            self._notify(f"{name} has changed without a message: {why}; its rows may differ from the source's")
+            said = f"{name} has changed without a message: {why}; its rows may differ from the source's"
+            self._notify(Notice.warning("table has changed without a message", said, table=str(name), why=why))
         self._accept(finding)
 
     def _accept(self, finding: _Finding) -> None:

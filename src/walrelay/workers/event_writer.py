@@ -3,11 +3,12 @@ what is durable counts."""
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from walrelay.changes.batch import EventBatch, TableRange
@@ -36,6 +37,8 @@ class Flight:
     result: WriteResult
     landed: Callable[[], WriteResult]
     """Waits until it is durable; then what belongs to it is written down."""
+    began_at: float = field(default_factory=time.monotonic)
+    """When the destination was first told of it, by the monotonic clock."""
 
     @property
     def is_over(self) -> bool:
@@ -74,6 +77,7 @@ class EventWriter:
 
     def send(self, batch: EventBatch) -> Flight:
         """Until it is accepted."""
+        began_at = time.monotonic()
         entries = batch.entries()
         quarantine = self._rule.within(batch, entries)
         self._rule.check(batch, quarantine)
@@ -101,7 +105,7 @@ class EventWriter:
                     self.treated.update(counts)
             return done
 
-        return Flight(batch.ranges, batch.to, result, landed)
+        return Flight(batch.ranges, batch.to, result, landed, began_at)
 
     def _shaped(self, batch: EventBatch) -> ShapedBatch:
         if not self._shaping:

@@ -140,7 +140,8 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
         files, target = landed.files, run.destination.dialect.target
         if function is not None:
             session, file_bytes = run.shaping.session(), run.settings.file_bytes
-            files = function_applied(session, function, files, directory, target, file_bytes)
+            kept = task.keeps_files
+            files = function_applied(session, function, files, directory, target, file_bytes, kept=kept)
         is_relayed = task.relay is not None
         rows = TableRows(shaped, files, target, landed.rows, snapshot.lsn, run.spark, is_relayed)
         written = run.destination.write_table_rows(shaped, rows).insist(f"the copy of {table.name}")

@@ -18,6 +18,7 @@ from walrelay.destinations.duckdb.places import ELSEWHERE, WHERE, DuckDBPlaces
 from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook
 from walrelay.destinations.holdings import Holding, writer_of
 from walrelay.destinations.keepers import begins_anew, kept_by
+from walrelay.destinations.notices import waits_for_holder
 from walrelay.destinations.places import other_source
 from walrelay.errors import (
     DestinationBusyError,
@@ -45,7 +46,7 @@ def write_lock(path: Path, context: DestinationContext) -> FileLock:
         if context.stopping.is_set():
             raise HeldError(holder)
         if not told.is_set():
-            context.notify(f"waiting for another walrelay run to finish with {path}: {holder}")
+            context.notify(waits_for_holder(path, holder))
             told.set()
 
     what = f"pipeline {context.pipeline_id}, mode {context.mode}"
