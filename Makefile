@@ -18,7 +18,7 @@ LOCK := $(LOCK_ANY) --python-version 3.11
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env emulators prometheus demo docs test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-clickhouse prove-snowflake soak shapes worlds mischief lock clean jdk
+.PHONY: help env emulators prometheus demo docs test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-clickhouse prove-snowflake soak shapes worlds mischief wheel image lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -165,6 +165,12 @@ prove-snowflake: jdk env ## prove the Snowflake destination on the real service:
 prove-clickhouse: jdk env ## copy, change, crash and verify into a real server: make prove-clickhouse URL=clickhouse://user:password@host/database
 	$(BIN)/python scripts/prove-clickhouse "$(URL)" $(ARGS)
 
+wheel: jdk env ## build the wheel, install it into an environment of its own, and run pipelines from it
+	$(BIN)/python scripts/try-wheel $(ARGS)
+
+image: env ## build the container image with buildah, run it on a Postgres, and see that it is well and stops in order
+	$(BIN)/python scripts/try-image $(ARGS)
+
 soak: jdk env ## kill pipelines at 30 random moments and compare
 	$(BIN)/python -m benchmarks soak $(ARGS)
 
@@ -182,6 +188,8 @@ lock: ## write requirements/*.lock anew from pyproject.toml (UPGRADE=1 for newer
 	"$$@" $(LOCK_PROJECT) -o requirements/base.lock; \
 	"$$@" $(LOCK_PROJECT) --extra demo -o requirements/demo.lock; \
 	"$$@" $(LOCK_PROJECT) --extra dev -o requirements/dev.lock; \
+	"$$@" $(LOCK) --constraints requirements/dev.lock pyproject.toml --extra image -o requirements/image.lock; \
+	"$$@" $(LOCK) --constraints requirements/dev.lock requirements/backend.txt -o requirements/backend.lock; \
 	"$$@" $(LOCK_PROJECT) --extra bench -o requirements/bench.lock; \
 	"$$@" $(LOCK) --group docs -o requirements/docs.lock; \
 	"$$@" $(LOCK) --constraints requirements/spark43.txt pyproject.toml --extra dev -o requirements/spark43.lock; \

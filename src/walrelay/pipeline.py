@@ -21,7 +21,6 @@ from walrelay.config.settings import (
     capture_settings,
     copy_settings,
 )
-from walrelay.decode.warm import ensure_warm
 from walrelay.destinations.base import Destination, DestinationContext, Identity
 from walrelay.destinations.staging import staging_area, sweep_leftovers, temporary_root
 from walrelay.errors import (
@@ -52,6 +51,7 @@ from walrelay.shaping.shaping import Shaping
 from walrelay.sources.base import Contents, FeedOrder
 from walrelay.sources.feed import Feed
 from walrelay.sources.postgres import PublishedDatabase
+from walrelay.spark.first_use import set_up
 from walrelay.spark.needs import check_session, settings_for
 from walrelay.spark.on_demand import SparkOnDemand
 from walrelay.spark.secret_log import LazyAddress
@@ -319,7 +319,7 @@ class Pipeline:
         if self._given is None:
             check_java()  # before anything is made that would have to be taken back
         self._source.prepare(self.listener.notice)
-        ensure_warm(self.listener.notice)
+        set_up(self.listener.notice, own_session=self._given is None)
         location = str(self.log)
         with self.store.acquire_pipeline_lock() as lock:
             self.store.load_table_replication_states()
@@ -477,7 +477,7 @@ class Pipeline:
             self.listener.run_started({table.name: storage[table.id].rows_estimate for table in found.tables})
             self.destination.startup(self._context(found))
             try:
-                ensure_warm(self.listener.notice)
+                set_up(self.listener.notice, own_session=self._given is None)
                 with self._staging() as staging:
                     reports = CopyLoop(self._run_parts(staging), found.tables, storage).run()
             finally:

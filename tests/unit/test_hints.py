@@ -15,6 +15,8 @@ HERE = ("tests/integration/test_hints.py", "tests/integration/test_hints_places.
 """There the code stands in `refused(code)`, and what its hint says is done after that."""
 
 ELSEWHERE = {
+    "config.no_place_for_kernels": "unit/test_kernel_places.py"
+    "::test_where_nothing_can_be_written_the_error_says_what_to_set",
     "config.listen_address": "unit/test_telemetry_server.py"
     "::test_an_address_that_is_taken_is_refused_by_name_and_another_one_is_not",
     "changes.undecoded": "spark/test_quarantine.py::test_by_policy_the_table_waits_for_a_person_and_the_others_go_on",
@@ -94,6 +96,7 @@ NOT_WALKED = {
     "destination.postgres_login": _TARGET,
     "destination.postgres_read_only": _TARGET,
     "log.disk_full": _DISK,
+    "destination.newer_format": _NEWER,
     "log.newer_format": _NEWER,
     "log.schema_changed": "tests/unit/test_change_rows.py makes it; it needs a shape that nobody has seen",
     "log.unlike_schemas": "compaction leaves such files apart and goes on; nobody sees it",
