@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,7 +38,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert running.stdin is not None and running.stdout is not None
     try:
         for _ in range(2):
-            assert select.select([running.stdout], [], [], 300)[0], "the server printed nothing"
             name, value = re.fullmatch(r"export (\w+)=['\"](.*)['\"]\n", running.stdout.readline()).groups()  # type: ignore[union-attr]
             monkeypatch.setenv(name, os.path.expandvars(value))
         yield tmp_path
@@ -85,6 +83,6 @@ def test_the_tutorials_work_as_they_stand(folder: Path, spark: SparkSession, wit
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and re.search(r"\d passed", done.stdout), done.stdout
     with psycopg.connect(os.environ["SOURCE"], autocommit=True) as connection:
-        connection.execute("SELECT pg_drop_replication_slot('own')")
+        connection.execute("SELECT pg_drop_replication_slot('walrelay_own')")
         first.run(cleaning)
         assert connection.execute("SELECT count(*) FROM pg_replication_slots").fetchone() == (0,)

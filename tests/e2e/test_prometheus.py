@@ -180,7 +180,7 @@ class Shop:
         filler = "INSERT INTO noise SELECT repeat(md5(random()::text), 32) FROM generate_series(1, 4000)"
         while True:
             ((safe, status),) = self.sql(
-                "SELECT safe_wal_size, wal_status FROM pg_replication_slots WHERE slot_name = 'walrelay_p'"
+                "SELECT safe_wal_size, wal_status FROM pg_replication_slots WHERE database = 'shop'"
             )
             assert status in ("reserved", "extended"), status
             if safe < 0.15 * MOST_WAL * 1024 * 1024:
@@ -239,7 +239,7 @@ def test_alerts_are_silent_under_load_and_fire_when_something_is_wrong(
     shop.sql("CREATE TABLE shop.secret (id int PRIMARY KEY)")  # which nobody may read
     prometheus.until(lambda: prometheus.firing() == {"WalrelayTableFailed"}, "table failed")
     (alert,) = prometheus.ask('ALERTS{alertname="WalrelayTableFailed",alertstate="firing"}')
-    assert (alert["metric"]["table"], alert["metric"]["code"]) == ("shop.secret", "source.rights")
+    assert (alert["metric"]["table"], alert["metric"]["code"]) == ("shop.secret", "source.missing_rights")
 
     shop.tell("pause")
     prometheus.until(lambda: prometheus.value("walrelay_paused") == 1, "paused")

@@ -139,7 +139,7 @@ def test_what_goes_wrong_is_told_and_no_value_of_a_row_nor_a_secret_with_it(live
     assert seen.hooks()[-1]["event"] == "pipeline_ended" and seen.hooks()[-1]["outcome"] == "stopped"
     events = {one["event"] for one in seen.lines()}
     assert events >= {
-        "table copy started", "table copied", "table was given up", "table failed", "table recovered", "paused",
+        "table copy started", "table copied", "table is put aside", "table failed", "table recovered", "paused",
         "resync", "resumed", "lag is over its limit", "lag is under its limit again", "pipeline ended",
     }  # fmt: skip
     said = json.dumps([seen.lines(), seen.hooks(), seen.served])

@@ -120,3 +120,8 @@ def test_odd_names_of_tables_come_back_as_they_are(name: str) -> None:
 def test_a_slot_is_at_risk_by_what_postgres_says_and_by_our_own_limit(said: dict[str, Any], risk: int | None) -> None:
     seen = look(status(table("public.t"), capture=capturing(**said)), limits=metrics_settings(wal_limit=4_000))
     assert value(seen, "walrelay_slot_at_risk") == risk
+
+
+def test_nobody_else_can_ask_unless_that_was_wanted() -> None:
+    assert metrics_settings().port is None
+    assert metrics_settings(port=9187).host == "127.0.0.1"

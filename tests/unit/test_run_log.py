@@ -52,12 +52,12 @@ def lines(level: str = "info") -> list[dict[str, object]]:
 def test_elsewhere_than_on_a_terminal_each_event_is_a_json_object_a_line() -> None:
     said = lines()
     assert [(one["level"], one["event"]) for one in said] == [
-        ("info", "run started"),
+        ("info", "copies begin"),
         ("info", "table copy started"),
         ("warning", "table is tried again"),
         ("info", "table is copied again"),
         ("info", "table copied"),
-        ("error", "table was given up"),
+        ("error", "table is put aside"),
         ("warning", "capture starts again"),
         ("info", "notice"),
     ]
@@ -71,9 +71,9 @@ def test_elsewhere_than_on_a_terminal_each_event_is_a_json_object_a_line() -> No
 
 def test_the_level_says_what_is_left_out() -> None:
     assert [one["event"] for one in lines("warning")] == [
-        "table is tried again", "table was given up", "capture starts again",
+        "table is tried again", "table is put aside", "capture starts again",
     ]  # fmt: skip
-    assert [one["event"] for one in lines("error")] == ["table was given up"]
+    assert [one["event"] for one in lines("error")] == ["table is put aside"]
 
 
 def test_text_is_one_line_an_event_that_no_name_can_break() -> None:

@@ -39,7 +39,7 @@ class LogListener(Silent):
     """Writes down what it hears."""
 
     def run_started(self, tables: dict[TableName, int]) -> None:
-        log_event(logging.INFO, "run started", {"tables": len(tables)})
+        log_event(logging.INFO, "copies begin", {"tables": len(tables)})
 
     def table_started(self, table: TableName, attempt: int) -> None:
         log_event(logging.INFO, "table copy started", {"table": str(table), "attempt": attempt})
@@ -60,7 +60,7 @@ class LogListener(Silent):
     def table_finished(self, report: TableReport) -> None:
         fields = {"table": str(report.name), "attempts": report.attempts, "seconds": round(report.seconds, 3)}
         if report.error is not None:
-            log_event(logging.ERROR, "table was given up", {**fields, **error_fields(report.error)})
+            log_event(logging.ERROR, "table is put aside", {**fields, **error_fields(report.error)})
             return
         treated = {f"treated_{special.name.lower()}": count for special, count in report.treated.items()}
         log_event(logging.INFO, "table copied", {**fields, "rows": report.rows, **treated})
