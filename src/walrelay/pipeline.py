@@ -52,7 +52,7 @@ from walrelay.sources.base import Contents, FeedOrder
 from walrelay.sources.feed import Feed
 from walrelay.sources.postgres import PublishedDatabase
 from walrelay.spark.first_use import set_up
-from walrelay.spark.needs import check_session, settings_for
+from walrelay.spark.needs import check_session, check_version, settings_for
 from walrelay.spark.on_demand import SparkOnDemand
 from walrelay.spark.secret_log import LazyAddress
 from walrelay.spark.session import check_java, running_session, spark_session, warm_when_started
@@ -180,6 +180,8 @@ class Pipeline:
         self._asked = False
         # In the thread of whoever runs it: the active session is a matter of the thread.
         self._given = self._given or running_session()
+        if self._given is None:
+            check_version(self.destination.capabilities.spark, self._spark_settings or {}, self.destination.name)
         self._spark = SparkOnDemand(self._start_spark, self._stopping)
 
     def _work(self, until: Until | None) -> RunSummary:

@@ -19,7 +19,7 @@ from walrelay.errors import ConfigError, NameClashError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.schema import Column, PgType, TableSchema
-from walrelay.spark.needs import settings_for
+from walrelay.spark.needs import check_version, settings_for
 
 
 @pytest.mark.parametrize(
@@ -148,3 +148,15 @@ def test_a_lake_is_a_path() -> None:
     assert destination_from_url("delta:////data/lake").path == Path("/data/lake")  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="path"):
         destination_from_url("delta://host/lake")
+
+
+def test_packages_that_are_made_for_another_spark_are_refused_before_anything_is_done() -> None:
+    """They start, and copy, and fail when the first change is merged."""
+    needs = SparkNeeds(packages=("io.delta:delta-spark_4.1_2.13:4.4.0",), version="4.1")
+    check_version(needs, {}, "delta", "4.1.3")
+    check_version(needs, {"spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0"}, "delta", "4.2.0")
+    check_version(SparkNeeds(), {}, "duckdb", "4.3.0")
+    for found in ("4.3.0", "4.10.0"):
+        with pytest.raises(ConfigError, match=f"made for Spark 4.1, and {found} is installed") as caught:
+            check_version(needs, {}, "delta", found)
+        assert "pip install 'pyspark==4.1.*'" in caught.value.hint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from walrelay.destinations.capabilities import SparkNeeds
@@ -25,6 +26,17 @@ def settings_for(needs: SparkNeeds, given: Mapping[str, str]) -> dict[str, str]:
         listed = [one for one in given.get(name, "").split(",") if one]
         made[name] = ",".join([*listed, *(one for one in wanted if one not in listed)])
     return made
+
+
+def check_version(needs: SparkNeeds, given: Mapping[str, str], destination: str, installed: str | None = None) -> None:
+    """Raise when a session of our own would be of another Spark than the packages are made for. Who names packages has
+    chosen them for what is installed."""
+    found = installed or version("pyspark")
+    if needs.version and PACKAGES not in given and not found.startswith(f"{needs.version}."):
+        raise ConfigError(
+            f"the packages of destination {destination} are made for Spark {needs.version}, and {found} is installed",
+            hint=f"pip install 'pyspark=={needs.version}.*'",
+        )
 
 
 def check_session(needs: SparkNeeds, session: SparkSession, destination: str) -> None:

@@ -37,6 +37,7 @@ def needs_of(catalog: Mapping[str, str]) -> SparkNeeds:
     packages = (_RUNTIME, *([_SQLITE] if "sqlite" in catalog.get("uri", "") else []))
     return SparkNeeds(
         packages=packages,
+        version="4.1",
         extensions=(_EXTENSIONS,),
         settings={
             prefix: "org.apache.iceberg.spark.SparkCatalog",
