@@ -73,7 +73,7 @@ class Look:
 
     @property
     def lag_bytes(self) -> int | None:
-        """WAL between the source's end and what is applied; None while the source is not heard."""
+        """WAL that may hold changes the destination lacks; None while the source is not heard."""
         if not self.source_up or self.status is None or self.capture is None:
             return None
         end, position = self.status.log_end, self.status.position

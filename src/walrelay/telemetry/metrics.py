@@ -154,7 +154,7 @@ METRICS: tuple[Metric[Look], ...] = (
     Metric(
         "walrelay_lag_bytes",
         "gauge",
-        "WAL between the source's end, as it was last heard, and what is in the destination.",
+        "WAL that may hold changes the destination lacks: in the log but not applied, or not in the log yet.",
         lambda look: _one(look.lag_bytes),
     ),
     Metric(
