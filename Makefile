@@ -18,7 +18,7 @@ LOCK := $(LOCK_ANY) --python-version 3.11
 LOCK_PROJECT := $(LOCK) --constraints requirements/constraints.txt pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help env emulators demo docs test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-clickhouse prove-snowflake soak shapes worlds mischief lock clean jdk
+.PHONY: help env emulators prometheus demo docs test test-unit test-spark43 lint format bench fuzz kills long lakes warehouses prove-bigquery prove-clickhouse prove-snowflake soak shapes worlds mischief wheel image lock clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -144,7 +144,10 @@ REPEATED := tests/faults tests/contract tests/e2e/test_demo.py tests/spark/test_
 kills: jdk env ## kill drivers, workers, capture and demos at every place, with every seed (make test does some)
 	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest $(REPEATED) $(ARGS)
 
-long: jdk env emulators ## run the tests that make test leaves out because they take long
+prometheus: ## Debian's Prometheus, for the tests that watch a pipeline with it (make long)
+	@sh scripts/get-prometheus || true
+
+long: jdk env emulators prometheus ## run the tests that make test leaves out because they take long
 	WALRELAY_ALL_KILLS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m long $(ARGS)
 
 lakes: jdk env ## run the whole contract of destinations on lakes, and kill drivers at every place (make test does some)
@@ -161,6 +164,12 @@ prove-snowflake: jdk env ## prove the Snowflake destination on the real service:
 
 prove-clickhouse: jdk env ## copy, change, crash and verify into a real server: make prove-clickhouse URL=clickhouse://user:password@host/database
 	$(BIN)/python scripts/prove-clickhouse "$(URL)" $(ARGS)
+
+wheel: jdk env ## build the wheel, install it into an environment of its own, and run pipelines from it
+	$(BIN)/python scripts/try-wheel $(ARGS)
+
+image: env ## build the container image with buildah, run it on a Postgres, and see that it is well and stops in order
+	$(BIN)/python scripts/try-image $(ARGS)
 
 soak: jdk env ## kill pipelines at 30 random moments and compare
 	$(BIN)/python -m benchmarks soak $(ARGS)
@@ -179,6 +188,8 @@ lock: ## write requirements/*.lock anew from pyproject.toml (UPGRADE=1 for newer
 	"$$@" $(LOCK_PROJECT) -o requirements/base.lock; \
 	"$$@" $(LOCK_PROJECT) --extra demo -o requirements/demo.lock; \
 	"$$@" $(LOCK_PROJECT) --extra dev -o requirements/dev.lock; \
+	"$$@" $(LOCK) --constraints requirements/dev.lock pyproject.toml --extra image -o requirements/image.lock; \
+	"$$@" $(LOCK) --constraints requirements/dev.lock requirements/backend.txt -o requirements/backend.lock; \
 	"$$@" $(LOCK_PROJECT) --extra bench -o requirements/bench.lock; \
 	"$$@" $(LOCK) --group docs -o requirements/docs.lock; \
 	"$$@" $(LOCK) --constraints requirements/spark43.txt pyproject.toml --extra dev -o requirements/spark43.lock; \

@@ -142,6 +142,7 @@ def _one_format(
             url,
             "bench",
             into=lambda at: format_.destination(at / "lake"),
+            settings=copy_settings(every=0.2),
             spark=spark,
         ) as (pipeline, own),
     ):

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from walrelay.destinations.stdout import StdoutDestination
     from walrelay.errors import WalrelayError
     from walrelay.log.reader import LogReader
+    from walrelay.model.table_options import TableOptions
     from walrelay.pipeline import Pipeline
     from walrelay.postgres.source import PostgresSource
+    from walrelay.shaping.function_plan import Transform
     from walrelay.stores.memory import MemoryStore
     from walrelay.stores.postgres import PostgresStore
     from walrelay.stores.sqlite import SqliteStore
@@ -49,6 +51,8 @@ _HOME = {
     "SnowflakeDestination": "walrelay.destinations.snowflake.destination",
     "SqliteStore": "walrelay.stores.sqlite",
     "StdoutDestination": "walrelay.destinations.stdout",
+    "TableOptions": "walrelay.model.table_options",
+    "Transform": "walrelay.shaping.function_plan",
     "WalrelayError": "walrelay.errors",
 }
 
@@ -73,6 +77,8 @@ __all__ = [
     "SnowflakeDestination",
     "SqliteStore",
     "StdoutDestination",
+    "TableOptions",
+    "Transform",
     "WalrelayError",
 ]
 

@@ -77,6 +77,13 @@ class MissingExtraError(ConfigError):
     code = "config.missing_extra"
 
 
+class KernelsHomelessError(ConfigError):
+    """The decoder is compiled once, and what comes of it cannot be kept anywhere."""
+
+    code = "config.no_place_for_kernels"
+    default_hint = "Set NUMBA_CACHE_DIR to a directory that this user may write to."
+
+
 class SourceError(WalrelayError):
     """Something about the source, the Postgres server."""
 
@@ -522,6 +529,13 @@ class OtherDestinationError(DestinationError):
 
     code = "destination.other_destination"
     begins_anew = True
+
+
+class DestinationNewerError(DestinationError):
+    """A newer walrelay has written the destination."""
+
+    code = "destination.newer_format"
+    default_hint = "Use the version of walrelay that wrote the destination, or a newer one; or choose another place."
 
 
 class NotDurableError(DestinationError):

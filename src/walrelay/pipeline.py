@@ -21,7 +21,6 @@ from walrelay.config.settings import (
     capture_settings,
     copy_settings,
 )
-from walrelay.decode.warm import ensure_warm
 from walrelay.destinations.base import Destination, DestinationContext, Identity
 from walrelay.destinations.staging import staging_area, sweep_leftovers, temporary_root
 from walrelay.errors import (
@@ -39,14 +38,20 @@ from walrelay.log.storage import open_storage
 from walrelay.log.view import LogView
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
+from walrelay.model.names import TableId, TableName
 from walrelay.model.phases import Ready, SyncDone
 from walrelay.model.progress import Apply
 from walrelay.model.special import Special
+from walrelay.model.table_options import TableOptions
 from walrelay.postgres.catalog import PublishedTable
 from walrelay.postgres.source import PostgresSource
+from walrelay.shaping.agreement import agree, check_tables, recognise
+from walrelay.shaping.function_plan import RowFunction, Transform
+from walrelay.shaping.shaping import Shaping
 from walrelay.sources.base import Contents, FeedOrder
 from walrelay.sources.feed import Feed
 from walrelay.sources.postgres import PublishedDatabase
+from walrelay.spark.first_use import set_up
 from walrelay.spark.needs import check_session, check_version, settings_for
 from walrelay.spark.on_demand import SparkOnDemand
 from walrelay.spark.secret_log import LazyAddress
@@ -89,7 +94,8 @@ class Pipeline:
     `migrate_source` has the DDL trigger installed on the source when the pipeline starts (docs/how-to/follow-ddl.md).
     `begin_anew` makes a new slot, a new log and new copies when the old ones turn out to be lost, instead of raising
     the error that says so; as long as all is well it does nothing. `follow` runs no capture: somebody else's writes the
-    log, which any number of pipelines may follow, each at its own pace.
+    log, which any number of pipelines may follow, each at its own pace. `tables` says what is done to tables, by
+    pattern, and `transform` gives functions on the rows of tables, by name (docs/how-to/shape-tables.md).
     """
 
     def __init__(
@@ -110,6 +116,8 @@ class Pipeline:
         migrate_source: bool = False,
         begin_anew: bool = False,
         follow: bool = False,
+        tables: Mapping[str, TableOptions] | None = None,
+        transform: Mapping[str, RowFunction | Transform] | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise ConfigError(f"no such mode: {mode}", hint=f"This version has: {', '.join(get_args(Mode))}.")
@@ -144,9 +152,10 @@ class Pipeline:
         self.source = replace(source, stall_timeout=self.settings.stall_timeout)
         self._source = PublishedDatabase(self.source, self.slot, self.capture, follow, migrate_source)
         self.begin_anew = begin_anew
+        self._shaping = Shaping(tables, transform, spark=self._session, special_values=self.settings.special_values)
         self._given = spark
         self._spark_settings = spark_settings
-        self._listener: Listener = listener or Silent()
+        self.listener: Listener = listener or Silent()
         self._stopping = Event()
         self._asked = False
         """Whether somebody wants it to stop; not when it stops by itself."""
@@ -203,7 +212,7 @@ class Pipeline:
 
     def _feed_order(self, until: Until | None) -> FeedOrder:
         return FeedOrder(
-            str(self.log), self.settings, until is not None, self._listener.notice, unique_name(self.store, self.id)
+            str(self.log), self.settings, until is not None, self.listener.notice, unique_name(self.store, self.id)
         )
 
     def _beginning_anew(self, until: Until | None) -> RunSummary:
@@ -224,7 +233,7 @@ class Pipeline:
                     slot=self._source.slot_of(self._feed_order(until)),
                     log=str(self.log),
                     store=self.store,
-                    notify=self._listener.notice,
+                    notify=self.listener.notice,
                 )
             is_anew = True
             self._stopping.clear()
@@ -286,7 +295,15 @@ class Pipeline:
         bring the rows that differ (docs/how-to/verify.md). Not for mode `copy`, which keeps no log."""
         if self.log is None:
             raise ConfigError("mode copy keeps no change log to compare by", hint="Use mode both.")
-        parts = VerifyParts(self.id, self.source, self.destination, self.store, str(self.log), self.settings)
+        parts = VerifyParts(
+            self.id,
+            self.source,
+            self.destination,
+            self.store,
+            str(self.log),
+            self.settings,
+            arrives=self._shaping.includes_name,
+        )
         return verify(parts, tables, repair=repair)
 
     def __enter__(self) -> Self:
@@ -303,14 +320,14 @@ class Pipeline:
         begun = time.monotonic()
         if self._given is None:
             check_java()  # before anything is made that would have to be taken back
-        self._source.prepare(self._listener.notice)
-        ensure_warm(self._listener.notice)
+        self._source.prepare(self.listener.notice)
+        set_up(self.listener.notice, own_session=self._given is None)
         location = str(self.log)
         with self.store.acquire_pipeline_lock() as lock:
             self.store.load_table_replication_states()
             self.store.load_table_schemas()
             self.store.store_fact(WHOLE_PIPELINE, ENDED, None)
-            found = self._source.contents(self._stopping)  # raises when there is nothing
+            found = self._contents()  # raises when there is nothing
             ends = until is not None
             process = self._source.feed(self._feed_order(until))
             before = self._treated(location)
@@ -349,6 +366,10 @@ class Pipeline:
         storage = open_storage(location)
         return counted(LogView(storage).treated()) if read_lineage(storage) is not None else Counter()
 
+    def _session(self) -> SparkSession:
+        """Of this run: each has another."""
+        return self._spark()
+
     def _start_spark(self) -> SparkSession:
         needs = self.destination.capabilities.spark
         session = spark_session(self._given, settings_for(needs, self._spark_settings or {}))
@@ -370,6 +391,16 @@ class Pipeline:
         found = self.store.get_facts(DESTINATION).get(WHOLE_PIPELINE)
         return None if found is None else Identity(**found)
 
+    def _contents(self, *, sizes: bool = False) -> Contents:
+        """What the source has of the tables that are wanted, whose options can be honoured."""
+        found = self._source.contents(self._stopping, sizes=sizes)
+        tables = tuple(table for table in found.tables if self._shaping.includes_name(table.name))
+        names = {table.id: table.name for table in tables}
+        recognise(self.store, self._shaping, names)
+        check_tables(self._shaping, self.source, tables, self.settings.unknown_types, self._stopping)
+        agree(self.store, self._shaping, names, self.listener.notice)
+        return replace(found, tables=tables)
+
     def _context(self, found: Contents) -> DestinationContext:
         runs_on = self.mode != "copy"
         return DestinationContext(
@@ -377,18 +408,23 @@ class Pipeline:
             self.settings,
             spark=self._spark,
             store=self.store,
-            notify=self._listener.notice,
+            notify=self.listener.notice,
             others_wait=runs_on,
             stopping=self._stopping,
             mode=self.mode,
             source_id=found.identity,
             source_name=self._source.location,
             pipeline_name=unique_name(self.store, self.id) if runs_on else None,
-            tables={table.id: table.name for table in found.tables},
-            names=lambda tables: self._source.names(tables, self._stopping),
+            tables={table.id: self._shaping.shaped_name(table.name) for table in found.tables},
+            names=self._names,
             enum_labels=lambda types: self._source.enum_labels(types, self._stopping),
             expected=self._remembered_destination() if runs_on else None,
         )
+
+    def _names(self, tables: Collection[TableId]) -> dict[TableId, TableName] | None:
+        """What the destination is to call these tables now."""
+        found = self._source.names(tables, self._stopping)
+        return None if found is None else {table: self._shaping.shaped_name(name) for table, name in found.items()}
 
     def _live_parts(
         self,
@@ -421,8 +457,9 @@ class Pipeline:
             settings=self.settings,
             spark=self._spark,
             staging=staging,
-            listener=self._listener,
+            listener=self.listener,
             stopping=self._stopping,
+            shaping=self._shaping,
         )
 
     def _wait_for_log(self, process: Feed, location: str) -> Lineage | None:
@@ -437,12 +474,12 @@ class Pipeline:
         begun = time.monotonic()
         with self.store.acquire_pipeline_lock():
             self._refuse_to_forget()
-            found = self._source.contents(self._stopping, sizes=True)
+            found = self._contents(sizes=True)
             storage = found.storage
-            self._listener.run_started({table.name: storage[table.id].rows_estimate for table in found.tables})
+            self.listener.run_started({table.name: storage[table.id].rows_estimate for table in found.tables})
             self.destination.startup(self._context(found))
             try:
-                ensure_warm(self._listener.notice)
+                set_up(self.listener.notice, own_session=self._given is None)
                 with self._staging() as staging:
                     reports = CopyLoop(self._run_parts(staging), found.tables, storage).run()
             finally:
@@ -470,7 +507,7 @@ class Pipeline:
     def _staging(self) -> Iterator[Path]:
         """The directory where this run's copies land, for this run alone."""
         root = self.settings.staging or self.destination.staging_root()
-        timeout, notify = self.settings.busy_timeout, self._listener.notice
+        timeout, notify = self.settings.busy_timeout, self.listener.notice
         if root is None:
             parent = temporary_root()
             root, timeout = parent / f"run-{uuid.uuid4().hex[:8]}", timedelta(0)

@@ -42,6 +42,7 @@ ELSEWHERE = {
     "docs/destinations/postgres.md": "tests/warehouse/test_destination_pages.py",
     "docs/how-to/write-a-destination.md": "tests/contract/test_written_destination.py",
     "docs/how-to/write-a-store.md": "tests/contract/test_written_store.py",
+    "docs/how-to/deploy.md": "tests/unit/test_deploy.py",
     "docs/how-to/monitor.md": "tests/e2e/test_monitor_page.py",
     "docs/how-to/shape-tables.md": "tests/spark/test_shaping_page.py",
     "docs/reference/config.md": "tests/e2e/test_config_commands.py",

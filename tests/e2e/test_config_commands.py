@@ -81,9 +81,10 @@ def test_init_without_a_terminal_takes_options_and_refuses_what_is_wrong(tmp_pat
     wrong = walrelay(tmp_path, "init", "--source", "mysql://h/d", "--publication", "p", "--every", "5 moons")
     assert wrong.returncode == 1 and "pipeline.every, --every: it must be a length of time" in wrong.stderr
     assert list(tmp_path.iterdir()) == []
+    password = quote(PASSWORD, safe="")
     made = walrelay(
         tmp_path, "init", "--yes", "mine.yaml", "--source", "host=h dbname=d password='a b'", "--publication", "on",
-        "--destination", f"clickhouse://u:{quote(PASSWORD, safe='')}@h/d", "--store", f"postgresql://s:{quote(PASSWORD, safe='')}@h/s",
+        "--destination", f"clickhouse://u:{password}@h/d", "--store", f"postgresql://s:{password}@h/s",
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     secrets = {"PGPASSWORD": "x", "DESTINATION_PASSWORD": "x", "STORE_PASSWORD": "x"}

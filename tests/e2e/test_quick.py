@@ -36,7 +36,7 @@ def test_help_loads_nothing_but_the_command_line() -> None:
         assert not loaded_by(*arguments) & (ENGINES | others), arguments
 
 
-@pytest.mark.parametrize("command", [("status",), ("quarantine", "list")])
+@pytest.mark.parametrize("command", [("status",), ("top", "--once"), ("quarantine", "list")])
 def test_commands_about_the_state_load_neither_an_engine_nor_arrow(tmp_path: Path, command: tuple[str, ...]) -> None:
     store = SqliteStore(tmp_path / "state.sqlite", "p")
     store.update_table_replication_state(TableId(1), Ready())

@@ -46,19 +46,20 @@ def in_source(connection: psycopg.Connection) -> list[tuple[int, str]]:
     return connection.execute("SELECT id, note FROM orders ORDER BY id").fetchall()
 
 
-def wait_for_a_change(running: subprocess.Popen[str], directory: Path, connection: psycopg.Connection) -> None:
-    """Until the log of the running pipeline is read beyond what is now in the source."""
-    [head] = connection.execute("SELECT pg_current_wal_lsn()").fetchone() or ()
+def wait_for_the_slot(connection: psycopg.Connection, condition: str, running: subprocess.Popen[str] | None) -> None:
+    """Until the condition holds of the pipeline's slot; as long as the pipeline runs, if there is one."""
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        assert running.poll() is None, running.communicate()
-        confirmed = connection.execute(
-            "SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots WHERE slot_name = 'run_shop'", [head]
-        ).fetchone()
-        if confirmed == (True,):
-            return
+    asked = f"SELECT {condition} FROM pg_replication_slots WHERE slot_name = 'run_shop'"
+    while connection.execute(asked).fetchone() != (True,):  # type: ignore[call-overload]
+        assert running is None or running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline, f"not in {PATIENCE} s: {condition}"
         time.sleep(0.1)
-    pytest.fail("nothing was confirmed")
+
+
+def wait_until_all_is_applied(connection: psycopg.Connection, running: subprocess.Popen[str]) -> None:
+    """By a capture that is this run's own: what a killed one leaves behind has ended before."""
+    [head] = connection.execute("SELECT pg_current_wal_lsn()").fetchone() or ()
+    wait_for_the_slot(connection, f"active AND confirmed_flush_lsn >= '{head}'", running)
 
 
 def test_a_pipeline_runs_from_its_files_is_killed_stopped_and_goes_on(shop: str, tmp_path: Path) -> None:
@@ -66,12 +67,13 @@ def test_a_pipeline_runs_from_its_files_is_killed_stopped_and_goes_on(shop: str,
     env = {**os.environ, "SHOP": shop}
     with psycopg.connect(shop, autocommit=True) as connection:
         with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as running:
-            wait_for_a_change(running, tmp_path, connection)
+            wait_until_all_is_applied(connection, running)
             connection.execute("UPDATE orders SET note = 'changed' WHERE id % 2 = 0")
             running.kill()
+        wait_for_the_slot(connection, "NOT active", None)
         connection.execute("DELETE FROM orders WHERE id % 3 = 0")
         with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as running:
-            wait_for_a_change(running, tmp_path, connection)
+            wait_until_all_is_applied(connection, running)
             running.send_signal(signal.SIGTERM)
             said = running.communicate(timeout=PATIENCE)[1]
         assert running.returncode == 0, said

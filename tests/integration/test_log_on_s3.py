@@ -75,7 +75,7 @@ class Front(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward
 
     def log_message(self, format: str, *args: object) -> None:
         pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import psycopg
@@ -12,7 +13,12 @@ from typer.testing import CliRunner
 
 from walrelay.cli.app import app
 from walrelay.control.slots import drop_slots, list_slots
-from walrelay.errors import SlotInUseError, SlotMissingError, SlotNotOursError
+from walrelay.errors import ConfigError, SlotInUseError, SlotMissingError, SlotNotOursError
+from walrelay.log.failures import LogNotFoundError
+from walrelay.log.identity import write_lineage
+from walrelay.log.storage import open_storage
+from walrelay.model.lineage import Lineage
+from walrelay.model.lsn import Lsn
 from walrelay.postgres.connection import connect
 from walrelay.postgres.replication import ReplicationConnection
 from walrelay.postgres.slot import find_slot, wait_until_free
@@ -90,3 +96,15 @@ def test_a_slot_that_is_missing_or_not_ours_is_refused(database: str, slots: tup
     assert "--force" in caught.value.hint
     assert f"{other} is dropped" in run("slots", "drop", database, other, "--force")
     assert {line.name for line in list_slots(source)} >= {ours}
+
+
+def test_the_slot_of_a_pipeline_is_dropped_by_its_state(slots: tuple[str, str], database: str, tmp_path: Path) -> None:
+    ours, _ = slots
+    nothing = CliRunner().invoke(app, ["slots", "drop", database, "--state", str(tmp_path)])
+    assert nothing.exit_code != 0 and isinstance(nothing.exception, LogNotFoundError)
+    assert "slots list" in (nothing.exception.hint or "")
+    write_lineage(open_storage(tmp_path / "log"), Lineage(ours, "1", 1, Lsn(1)))
+    dropped = CliRunner().invoke(app, ["slots", "drop", database, "--state", str(tmp_path)])
+    assert dropped.exit_code == 0 and f"{ours} is dropped" in dropped.output
+    with pytest.raises(ConfigError, match="no slot is named"):
+        CliRunner().invoke(app, ["slots", "drop", database], catch_exceptions=False)

@@ -15,6 +15,10 @@ HERE = ("tests/integration/test_hints.py", "tests/integration/test_hints_places.
 """There the code stands in `refused(code)`, and what its hint says is done after that."""
 
 ELSEWHERE = {
+    "config.no_place_for_kernels": "unit/test_kernel_places.py"
+    "::test_where_nothing_can_be_written_the_error_says_what_to_set",
+    "config.listen_address": "unit/test_telemetry_server.py"
+    "::test_an_address_that_is_taken_is_refused_by_name_and_another_one_is_not",
     "changes.undecoded": "spark/test_quarantine.py::test_by_policy_the_table_waits_for_a_person_and_the_others_go_on",
     "destination.login": "warehouse/test_clickhouse_refusals.py::test_a_wrong_password_and_a_server_that_is_not_there",
     "destination.copy_again": "spark/test_altered_tables.py"
@@ -63,6 +67,12 @@ ELSEWHERE = {
     "spark.lost": "faults/test_killed_pipeline.py"
     "::test_spark_killed_in_a_copy_and_among_changes_is_named_and_the_next_run_goes_on",
     "spark.worker_lost": "spark/test_live_pipeline.py::test_a_copy_whose_spark_worker_is_killed_begins_again",
+    "table.option": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
+    "table.options_lost": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
+    "table.schema_changed": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
+    "table.transform_failed": "spark/test_shaping_functions.py"
+    "::test_a_function_that_fails_on_a_row_puts_its_table_aside_and_the_others_go_on",
+    "table.truncated": "spark/test_shaped_pipeline.py::test_tables_that_are_put_aside_come_back_by_their_hints",
 }
 """The test that goes the whole way, below tests/."""
 
@@ -86,6 +96,7 @@ NOT_WALKED = {
     "destination.postgres_login": _TARGET,
     "destination.postgres_read_only": _TARGET,
     "log.disk_full": _DISK,
+    "destination.newer_format": _NEWER,
     "log.newer_format": _NEWER,
     "log.schema_changed": "tests/unit/test_change_rows.py makes it; it needs a shape that nobody has seen",
     "log.unlike_schemas": "compaction leaves such files apart and goes on; nobody sees it",

@@ -182,8 +182,9 @@ def test_values_that_policy_treated_are_known_to_verify(
             "CREATE TABLE odd (id int PRIMARY KEY, at timestamptz, day date, big numeric(50, 2), took interval,"
             " stay tstzrange, days date[]); CREATE PUBLICATION p FOR ALL TABLES;"
             " INSERT INTO odd VALUES (0, NULL, NULL, 1, NULL, '[2020-01-01,infinity)', '{2020-01-01,infinity}'),"
-            " (1, 'infinity', '2020-01-01', 1, '1 day', '[2020-01-01,)', '{NULL}'), (2, '12000-01-01', '0099-01-01 BC',"
-            " 'NaN', 'infinity'), (3, '2020-01-01', '-infinity', 99999999999999999999999999999999999999999.5, NULL)"
+            " (1, 'infinity', '2020-01-01', 1, '1 day', '[2020-01-01,)', '{NULL}'),"
+            " (2, '12000-01-01', '0099-01-01 BC', 'NaN', 'infinity', NULL, NULL),"
+            " (3, '2020-01-01', '-infinity', 99999999999999999999999999999999999999999.5, NULL, NULL, NULL)"
         )
         notices = catch_up(ClickHouseDestination(clickhouse.url(place)), tmp_path, database, slot, clickhouse_spark)
     assert {kind.name: count for kind, count in notices.treated.items()} == {

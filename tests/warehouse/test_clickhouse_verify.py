@@ -17,7 +17,7 @@ from walrelay.destinations.clickhouse.facts import Facts
 from walrelay.verify.report import TableResult
 
 __all__ = ["clickhouse", "place"]
-pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.postgres, pytest.mark.long, pytest.mark.timeout(600)]
 TABLES = (
     "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TYPE pair AS (a int, b text, tags text[]);"
     " CREATE TABLE nested (id int PRIMARY KEY, feels mood, span int4range, spans int4multirange, twin pair, wide"

@@ -30,6 +30,7 @@ from walrelay.destinations.urls import destination_from_url
 from walrelay.errors import (
     ConfigError,
     CopyAgainError,
+    DestinationNewerError,
     NameClashError,
     OtherDestinationError,
     OtherPipelineError,
@@ -187,6 +188,17 @@ def test_another_database_than_the_pipeline_s_own_is_refused(target: str) -> Non
     destination.startup(context(tables={}, expected=identity))
     destination.shutdown()
     refused(destination, OtherDestinationError, "another database", tables={}, expected=Identity("other", "there"))
+
+
+def test_a_database_that_a_newer_version_has_written_is_refused(target: str) -> None:
+    destination = PostgresDestination(target)
+    destination.startup(context(tables={}))
+    destination.shutdown()
+    with psycopg.connect(target) as connection:
+        connection.execute("UPDATE _walrelay.database SET id = '2:' || id")
+        connection.execute("DROP TABLE _walrelay.progress")  # a newer version may have no use for it
+    refused(destination, DestinationNewerError, "is of format 2", tables={})
+    assert "_walrelay.progress" not in tables_in(target)
 
 
 def test_tables_of_another_source_or_pipeline_are_refused(source: ContractSource, target: str) -> None:

@@ -13,6 +13,7 @@ from walrelay.log.identity import claim, read_lineage
 from walrelay.log.manifest import Manifest
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
+from walrelay.model.notice import Notice
 from walrelay.model.sizes import size
 from walrelay.postgres.catalog import publication_mark
 from walrelay.postgres.connection import Connection
@@ -46,7 +47,11 @@ def admitted_lineage(
         if slot is None:
             _tell_of_unread_slots(catalog, system.database, notify)
             hit("slot.before_create")
-            notify(f"creating the replication slot {course.slot}")
+            notify(
+                Notice(
+                    "creating the replication slot", f"creating the replication slot {course.slot}", slot=course.slot
+                )
+            )
             with naming_what_is_waited_for(
                 course.source, catalog.info.backend_pid, f"the replication slot {course.slot}", notify
             ):
@@ -84,9 +89,14 @@ def _tell_of_unread_slots(catalog: Connection, database: str, notify: Callable[[
     """A pipeline whose state was deleted leaves its slot behind, which keeps WAL until the disk is full."""
     for slot in all_slots(catalog):
         if slot.name.startswith(OWN_PREFIX) and slot.database == database and slot.active_pid is None:
-            notify(
+            said = (
                 f"nobody reads the replication slot {slot.name}, which keeps {size(slot.retained_bytes)} of WAL; if its"
                 f" pipeline is gone for good: walrelay slots drop SOURCE {slot.name}"
+            )
+            notify(
+                Notice.warning(
+                    "nobody reads a replication slot", said, slot=slot.name, retained_bytes=slot.retained_bytes
+                )
             )
 
 

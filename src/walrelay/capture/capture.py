@@ -38,6 +38,7 @@ from walrelay.log.status import STATUS, STREAMING, CaptureStatus, Counters, behi
 from walrelay.log.storage import Storage, open_storage
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
+from walrelay.model.notice import Notice
 from walrelay.postgres.catalog import published_tables
 from walrelay.postgres.connection import Connection, connect
 from walrelay.postgres.replication import ReplicationConnection
@@ -104,6 +105,7 @@ class Capture:
         server = stream.cutter.server_end if stream is not None else 0
         transactions, rows = self._counters.rates()
         opened = writer.segment.opened_at if writer is not None else 0.0
+        slot = self._housekeeping.slot if self._housekeeping is not None else None
         return CaptureStatus(
             state=self._state,
             slot=self.slot,
@@ -114,7 +116,7 @@ class Capture:
             server_lsn=str(Lsn(server)),
             lag_bytes=behind(server, durable),
             lag_seconds=max(0.0, time.monotonic() - opened) if opened else 0.0,
-            retained_wal_bytes=self._housekeeping.retained_bytes if self._housekeeping is not None else None,
+            retained_wal_bytes=slot.retained_bytes if slot is not None else None,
             transactions=self._counters.transactions,
             rows=self._counters.rows,
             transactions_per_second=transactions,
@@ -130,6 +132,8 @@ class Capture:
             last_error=self._last_error.code if self._last_error is not None else None,
             special_values=writer.special_counts() if writer is not None else {},
             since=self._state_since,
+            wal_status=slot.wal_status if slot is not None else None,
+            safe_wal_bytes=slot.safe_wal_bytes if slot is not None else None,
         )
 
     def _run(self, lease: Lease, until: Until | None) -> None:
@@ -157,7 +161,15 @@ class Capture:
                     self._enter("waiting")
                     self._reconnects += 1
                     log.warning("capture connects again", extra={"code": error.code, "delay": delay})
-                    self._notify(f"{error.message}; next attempt in {delay:.1f} s")
+                    self._notify(
+                        Notice.warning(
+                            "capture connects again",
+                            f"{error.message}; next attempt in {delay:.1f} s",
+                            code=error.code,
+                            message=error.message,
+                            after_seconds=delay,
+                        )
+                    )
                     self._course.stopping.wait(delay)
                 self._check_housekeeping()
         finally:
@@ -187,9 +199,8 @@ class Capture:
         self._counters.published(entry)
         bad = sum(file.rows for file in entry.files if file.kind == "quarantine")
         if bad:
-            self._notify(
-                f"{bad} changes cannot be taken as they are, up to {entry.end_lsn}; the log's quarantine has them"
-            )
+            said = f"{bad} changes cannot be taken as they are, up to {entry.end_lsn}; the log's quarantine has them"
+            self._notify(Notice.warning("changes are in quarantine", said, changes=bad, up_to=str(entry.end_lsn)))
 
     def _check_housekeeping(self) -> None:
         if self._housekeeping is not None:

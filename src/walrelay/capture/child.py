@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from walrelay.capture.capture import Capture
@@ -21,6 +22,7 @@ from walrelay.config.settings import capture_settings, failpoints_wanted
 from walrelay.decode.warm import ensure_warm
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import arm
+from walrelay.model.notice import as_notice
 from walrelay.postgres.source import PostgresSource
 
 NAMED_FAILURE = 3
@@ -33,13 +35,13 @@ def main() -> int:
     arm(failpoints_wanted())
     task: dict[str, Any] = json.loads(sys.stdin.readline())
     try:
-        ensure_warm(lambda message: _say(notice=message))
+        ensure_warm(_tell)
         capture = Capture(
             PostgresSource(task["url"], publication=task["publication"]),
             slot=task["slot"],
             log=task["log"],
             settings=capture_settings(**task["settings"]),
-            notify=lambda message: _say(notice=message),
+            notify=_tell,
         )
         _stop_on_signals(capture)
         threading.Thread(target=_stop_when_orphaned, args=(capture,), daemon=True).start()
@@ -69,9 +71,15 @@ def _stop_when_orphaned(capture: Capture) -> None:
     os._exit(1)
 
 
-def _say(**what: str) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
+def _say(**what: object) -> None:
+    with suppress(BrokenPipeError):  # nobody is left to hear it, and we end soon
+        sys.stdout.write(json.dumps(what, default=str) + "\n")
+        sys.stdout.flush()
+
+
+def _tell(message: str) -> None:
+    said = as_notice(message)
+    _say(notice=str(said), event=said.event, fields=said.fields, weight=said.weight)
 
 
 if __name__ == "__main__":

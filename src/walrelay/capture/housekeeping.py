@@ -18,7 +18,7 @@ from walrelay.log.readers import ReaderPositions
 from walrelay.log.retention import Retention
 from walrelay.log.storage import Storage
 from walrelay.postgres.connection import Connection, connect, talking
-from walrelay.postgres.slot import find_slot
+from walrelay.postgres.slot import Slot, find_slot
 from walrelay.postgres.source import PostgresSource
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,8 @@ class Housekeeping:
         self._connection: Connection | None = None
         self._done_at: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="walrelay-housekeeping", daemon=True)
-        self.retained_bytes: int | None = None
+        self.slot: Slot | None = None
+        """As it was last seen."""
         self.every_second: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -99,8 +100,7 @@ class Housekeeping:
         if self._is_time("xids", XIDS_SECONDS):
             self.xids.sample(self._connected())
         if self._is_time("slot", SLOT_SECONDS):
-            slot = find_slot(self._connected(), self._slot)
-            self.retained_bytes = slot.retained_bytes if slot is not None else None
+            self.slot = find_slot(self._connected(), self._slot)
 
     def _is_time(self, what: str, seconds: float) -> bool:
         now = time.monotonic()

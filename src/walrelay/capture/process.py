@@ -20,6 +20,7 @@ from walrelay.errors import CaptureDiedError, WalrelayError, from_text
 from walrelay.log.identity import read_lineage
 from walrelay.log.status import CaptureStatus, read_status
 from walrelay.log.storage import open_storage
+from walrelay.model.notice import Notice
 from walrelay.postgres.source import PostgresSource
 
 FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=0.5), timedelta(seconds=60)
@@ -120,7 +121,14 @@ class CaptureProcess:
                 return
             attempt = 1 if time.monotonic() - begun > STEADY_SECONDS else attempt + 1
             delay = delay_of(attempt, FIRST_DELAY, LONGEST_DELAY).total_seconds()
-            self._notify(f"capture {how}; it starts again in {delay:.1f} s, where it was")
+            self._notify(
+                Notice.warning(
+                    "capture starts again",
+                    f"capture {how}; it starts again in {delay:.1f} s, where it was",
+                    why=how,
+                    after_seconds=delay,
+                )
+            )
             self._stopping.wait(delay)
 
     def _run_child(self) -> int:
@@ -160,4 +168,8 @@ class CaptureProcess:
         if "error" in said:
             self._error = from_text(said["error"]) or CaptureDiedError("capture failed in an unknown way")
         elif "notice" in said:
-            self._notify(said["notice"])
+            self._notify(
+                Notice(said["event"], said["notice"], said["weight"], **said["fields"])
+                if "event" in said
+                else said["notice"]
+            )

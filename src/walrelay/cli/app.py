@@ -16,6 +16,7 @@ from walrelay.cli.config import config_app
 from walrelay.cli.forget_reader import forget_reader_command
 from walrelay.cli.init import init_command
 from walrelay.cli.migrate_source import migrate_source_command
+from walrelay.cli.observed import FormatOfLog, LagLimit, LevelOfLog, Metrics, OnEvent, WebhookUrl, observability_options
 from walrelay.cli.places import STATE
 from walrelay.cli.preflight import preflight_command
 from walrelay.cli.quarantine import quarantine_app
@@ -23,6 +24,7 @@ from walrelay.cli.replay import replay_command
 from walrelay.cli.run import end_of, run_command
 from walrelay.cli.slots import slots_app
 from walrelay.cli.status import status_command
+from walrelay.cli.top import top_command
 from walrelay.cli.verify import verify_command
 from walrelay.errors import ConfigError, WalrelayError
 
@@ -171,6 +173,12 @@ def replicate(
     follow: Annotated[
         bool, typer.Option("--follow", help="Capture nothing: `walrelay capture` elsewhere writes the log at --log.")
     ] = False,
+    metrics: Metrics = None,
+    lag_limit: LagLimit = None,
+    log_format: FormatOfLog = None,
+    log_level: LevelOfLog = None,
+    webhook: WebhookUrl = None,
+    on_event: OnEvent = None,
     debug: Debug = False,
 ) -> None:
     """Bring the tables of a publication, or their changes, to a destination; exit code 0 when all is durable."""
@@ -204,6 +212,7 @@ def replicate(
         ("pipeline", "staging"): ("--staging", staging),
         ("pipeline", "retries"): ("--retries", retries),
         ("pipeline", "busy_timeout"): ("--busy-timeout", busy_timeout),
+        **observability_options(metrics, lag_limit, log_format, log_level, webhook, on_event),
         **{("spark", key): ("--spark", value) for key, value in _spark_settings(spark or []).items()},
     }
     end = end_of(until)
@@ -221,6 +230,7 @@ app.command("migrate-source")(migrate_source_command)
 app.command("capture")(capture_command)
 app.command("replay")(replay_command)
 app.command("status")(status_command)
+app.command("top")(top_command)
 app.command("resync")(resync_command)
 app.command("rollback")(rollback_command)
 app.command("pause")(pause_command)

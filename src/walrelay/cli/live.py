@@ -17,7 +17,7 @@ from rich.text import Text
 from walrelay.cli.progress import Board, PlainLines, clock, duration, failure_words, printable
 from walrelay.cli.status import STYLES
 from walrelay.model.sizes import size
-from walrelay.workers.report import TableReport
+from walrelay.workers.report import Silent, TableReport
 
 if TYPE_CHECKING:
     from walrelay.pipeline import Pipeline
@@ -133,9 +133,20 @@ class LivePlain(PlainLines):
                 )
 
 
+class Unseen(Silent):
+    """Shows nothing: a log has the terminal."""
+
+    def watch(self, pipeline: Pipeline) -> None: ...
+
+
 @contextmanager
-def live_display(console: Console, *, plain: bool = False) -> Iterator[LiveBoard | LivePlain]:
+def live_display(
+    console: Console, *, plain: bool = False, silent: bool = False
+) -> Iterator[LiveBoard | LivePlain | Unseen]:
     """A listener that shows the run on stderr; give it the pipeline with `watch`."""
+    if silent:
+        yield Unseen()
+        return
     if plain or not console.is_interactive:
         lines = LivePlain(console)
         try:

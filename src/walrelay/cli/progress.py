@@ -19,7 +19,7 @@ from rich.text import Text
 
 from walrelay.errors import CopyAgainError, WalrelayError
 from walrelay.model.names import TableName
-from walrelay.workers.report import Listener, TableReport
+from walrelay.workers.report import Listener, Silent, TableReport
 
 FRAMES_PER_SECOND = 8
 # What the board needs besides its tables: heading, total, the line about hidden tables, and the cursor's own.
@@ -39,8 +39,13 @@ def stderr_console() -> Console:
 
 
 @contextmanager
-def progress_display(console: Console | None = None, *, plain: bool = False) -> Iterator[Listener]:
+def progress_display(
+    console: Console | None = None, *, plain: bool = False, silent: bool = False
+) -> Iterator[Listener]:
     """A listener that shows the run on stderr: a live board on a terminal, otherwise one line a table."""
+    if silent:
+        yield Silent()
+        return
     console = console or stderr_console()
     if plain or not console.is_interactive:
         yield PlainLines(console)

@@ -45,11 +45,9 @@ def run_command(
     _set_debug(debug)
     end = end_of(until)
     loaded = loaded_from(config, [*(set_ or []), *(["pipeline.begin_anew=true"] if begin_anew else [])])
-    for line in loaded.warnings():
-        typer.echo(line, err=True)
     from walrelay.cli.replicate import run_pipeline
 
-    raise typer.Exit(run_pipeline(loaded, end))
+    raise typer.Exit(run_pipeline(loaded, end, logs=True))
 
 
 def loaded_from(files: list[Path], settings: list[str] | None) -> Loaded:

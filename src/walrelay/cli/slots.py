@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from walrelay.errors import ConfigError
 from walrelay.model.sizes import size
 
 if TYPE_CHECKING:
@@ -43,15 +45,22 @@ def list_command(source: Source, as_json: Json = False) -> None:
 @slots_app.command("drop")
 def drop_command(
     source: Source,
-    names: Annotated[list[str], typer.Argument(help="The slots.", metavar="NAME...", show_default=False)],
+    names: Annotated[list[str] | None, typer.Argument(help="The slots.", metavar="NAME...", show_default=False)] = None,
+    state: Annotated[
+        list[Path] | None,
+        typer.Option(help="A pipeline's state directory, in place of its slot's name; may be repeated."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also one that nothing shows to be walrelay's.")] = False,
     as_json: Json = False,
 ) -> None:
     """Drop slots that nobody reads. What a pipeline has not read from its slot is lost to it: it must copy again."""
-    from walrelay.control.slots import drop_slots
+    from walrelay.control.slots import drop_slots, slot_in
     from walrelay.postgres.source import PostgresSource
 
-    dropped = drop_slots(PostgresSource(source), names, force=force)
+    wanted = [*(names or []), *map(slot_in, state or [])]
+    if not wanted:
+        raise ConfigError("no slot is named", hint="Give its name, or --state and the directory of its pipeline.")
+    dropped = drop_slots(PostgresSource(source), wanted, force=force)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in dropped], indent=2))
         return

@@ -91,8 +91,8 @@ def headline(report: StatusReport) -> str:
     from walrelay.cli.capture import describe
 
     lines = [
-        f"[bold]{report.pipeline}[/] is {_running(report)} · applied up to {report.applied_lsn or 'nothing yet'}"
-        f" · {_behind(report)}",
+        f"[bold]{report.pipeline}[/] is {running_words(report)} · applied up to {report.applied_lsn or 'nothing yet'}"
+        f" · {behind(report)}",
         f"log: {report.log_segments:,} segments, {size(report.log_bytes)}, up to {report.log_end_lsn or 'nothing yet'}",
     ]
     if report.capture is not None:
@@ -104,7 +104,7 @@ def headline(report: StatusReport) -> str:
     return "\n".join(lines)
 
 
-def _running(report: StatusReport) -> str:
+def running_words(report: StatusReport) -> str:
     from walrelay.cli.progress import clock
 
     if report.paused_since is not None:
@@ -116,7 +116,7 @@ def _running(report: StatusReport) -> str:
     return "not running" if ended is None else f"[bold red]not running[/] since an error at {clock(ended.at)}"
 
 
-def _behind(report: StatusReport) -> str:
+def behind(report: StatusReport) -> str:
     from walrelay.cli.progress import clock
 
     if report.lag_seconds is not None:
@@ -136,11 +136,11 @@ def tables_of(report: StatusReport) -> Table:
     grid.add_column("now and next")
     for line in report.tables:
         phase = Text(line.phase.replace("_", " "), style=STYLES.get(line.phase, "cyan"))
-        grid.add_row(Text(line.name), phase, Text(_next(line, report.running), style="dim"))
+        grid.add_row(Text(line.name), phase, Text(does_next(line, report.running), style="dim"))
     return grid
 
 
-def _next(line: TableLine, running: bool) -> str:
+def does_next(line: TableLine, running: bool) -> str:
     import time
 
     if line.wanted is not None:

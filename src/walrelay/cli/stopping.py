@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from walrelay.model.notice import Notice
+
 LIMIT_SECONDS = 9.0
 """For an end in order. Service managers wait ten seconds and more, then they kill."""
 
@@ -34,7 +36,8 @@ def graceful_stop(stop: Callable[[], None], say: Callable[[str], None], limit: f
 
     def watch() -> None:
         if not ended.wait(limit):
-            say(f"no end in {limit:.0f} s, so it stops at once; nothing is lost, the next run goes on from here")
+            said = f"no end in {limit:.0f} s, so it stops at once; nothing is lost, the next run goes on from here"
+            say(Notice.warning("stopping at once", said, after_seconds=limit))
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)
@@ -44,7 +47,7 @@ def graceful_stop(stop: Callable[[], None], say: Callable[[str], None], limit: f
             signal.signal(each, handler)
         state.signal = number
         threading.Thread(target=watch, name="walrelay-stopping", daemon=True).start()
-        say("stopping; once more to stop at once")
+        say(Notice("stopping", "stopping; once more to stop at once"))
         stop()
 
     for number in before:

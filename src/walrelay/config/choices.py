@@ -12,3 +12,14 @@ __all__ = ["Ack", "OnBadChanges", "OnSilentChange", "UnknownTypes"]
 UnknownTypes = Literal["bytes", "text"]
 Ack = Literal["log", "destination"]
 OnBadChanges = Literal["copy", "error"]
+LogFormat = Literal["auto", "text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+HookEvent = Literal[
+    "table_failed",
+    "table_recovered",
+    "lag_over_limit",
+    "lag_under_limit",
+    "slot_at_risk",
+    "slot_safe",
+    "pipeline_ended",
+]

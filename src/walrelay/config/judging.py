@@ -14,8 +14,8 @@ from walrelay.config.said import Path, Said, written
 from walrelay.config.sections import PipelineConfig
 from walrelay.model.table_options import TablePattern
 
-HONOURED: Final[frozenset[str]] = frozenset()
-"""The options of tables that a pipeline does something about."""
+UNAVAILABLE: Final = {"special_values": None, "on_removed": "drop", "history": "scd2"}
+"""The options of tables that a pipeline does nothing about yet: whatever is said (None), or for one value."""
 _ALL_KEYS = "docs/reference/config.md explains every key."
 _MEANS = {
     "string_type": ("a text", "Put it in quotes."),
@@ -116,8 +116,9 @@ def judged(config: PipelineConfig, said: Said) -> Iterator[Problem]:
 def _not_honoured(config: PipelineConfig, said: Said) -> Iterator[Problem]:
     """An option that would be ignored is refused by its name."""
     for pattern, keys in config.tables.items():
-        for name in keys.options().said():
-            if name not in HONOURED:
+        options = keys.options()
+        for name in options.said():
+            if name in UNAVAILABLE and UNAVAILABLE[name] in (None, getattr(options, name)):
                 path = ("tables", pattern, name)
                 yield Problem(path, said.nearest(path).origin, "this version cannot do that", f"Leave {name} out.")
 

@@ -4,6 +4,7 @@ for every value where it came from."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from walrelay.config.said import DEFAULT, Origin, Path, Said, as_said, laid_over
 from walrelay.config.sections import PipelineConfig
 from walrelay.config.yaml_file import reference_hint, said_in_file, said_in_text, text_said
 from walrelay.errors import ConfigError, WalrelayError
+
+_OF_A_SERVICE = re.compile(r"_SERVICE_(HOST|PORT)\b|_PORT_\d+_")
+"""Variables that Kubernetes makes for a service of our name."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,8 @@ def unused_variables() -> list[str]:
     known = [key.variable for key in all_keys()]
     made = []
     for name in sorted(os.environ):
+        if _OF_A_SERVICE.search(name):
+            continue
         if name.startswith(ENVIRONMENT) and name.upper() not in known and (meant := nearest(name, known, cutoff=0.85)):
             made.append(f"the variable {name} sets nothing{meant}")
     return made

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from walrelay.config.observability import HookSettings, LoggingSettings, MetricsSettings
 from walrelay.config.section import Section
 from walrelay.config.settings import CaptureSettings, CopySettings, Settings
 from walrelay.config.table_keys import TableKeys
@@ -121,6 +122,15 @@ class PipelineConfig(Section):
     tables: dict[str, TableKeys] = Field(default_factory=dict)
     """Options by pattern: `shop.orders`, `shop.*`, `*`. The more exact pattern wins, and of equally exact ones the
     later."""
+
+    metrics: MetricsSettings = Field(default_factory=lambda: MetricsSettings.model_validate({}))
+    """Where metrics, health and readiness are served, and the limits by which a pipeline is judged."""
+
+    logging: LoggingSettings = Field(default_factory=lambda: LoggingSettings.model_validate({}))
+    """What is written to stderr while the pipeline runs."""
+
+    hooks: HookSettings = Field(default_factory=lambda: HookSettings.model_validate({}))
+    """Who is told when something happens (docs/how-to/monitor.md)."""
 
     @property
     def target(self) -> DestinationSection:

@@ -216,15 +216,15 @@ def failpoints_wanted() -> str:
 
 def copy_settings(**values: object) -> CopySettings:
     """Settings from keyword arguments and environment; a wrong one raises `ConfigError` naming it."""
-    return _settings(CopySettings, values)
+    return made_of(CopySettings, values)
 
 
 def capture_settings(**values: object) -> CaptureSettings:
     """Settings from keyword arguments and environment; a wrong one raises `ConfigError` naming it."""
-    return _settings(CaptureSettings, values)
+    return made_of(CaptureSettings, values)
 
 
-def _settings(kind: type[S], values: dict[str, object]) -> S:
+def made_of(kind: type[S], values: dict[str, object]) -> S:
     given = {name: value for name, value in values.items() if value is not None}
     try:
         return kind(**given)  # type: ignore[arg-type]

@@ -82,6 +82,7 @@ def _pipeline(loaded: Loaded, destination: Destination, listener: Listener) -> P
         migrate_source=config.source.migrate_source,
         begin_anew=config.pipeline.begin_anew,
         follow=config.log.follow,
+        tables={pattern: keys.options() for pattern, keys in config.tables.items()},
     )
 
 

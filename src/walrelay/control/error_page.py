@@ -18,7 +18,9 @@ MODULES: Final = (
     "walrelay.log.concatenation",
     "walrelay.log.failures",
     "walrelay.log.xids",
+    "walrelay.shaping.failures",
     "walrelay.stores.failures",
+    "walrelay.telemetry.failures",
     "walrelay.workers.lock_watch",
     "walrelay.workers.table_sync",
 )

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
+from walrelay.control.stores import log_of
 from walrelay.errors import SlotMissingError, SlotNotOursError
+from walrelay.log.failures import LogNotFoundError
+from walrelay.log.identity import read_lineage
+from walrelay.log.storage import open_storage
 from walrelay.postgres.connection import connect
 from walrelay.postgres.slot import OWN_PREFIX, Slot, all_slots, drop_slot, in_use
 from walrelay.postgres.source import PostgresSource
@@ -45,6 +50,17 @@ def list_slots(source: PostgresSource) -> list[SlotLine]:
     """All slots of the server, also those of other databases and programs: each keeps WAL."""
     with closing(connect(source, application="walrelay slots")) as connection:
         return [_line(slot) for slot in all_slots(connection)]
+
+
+def slot_in(state: Path) -> str:
+    """The slot of the pipeline whose state is there."""
+    lineage = read_lineage(open_storage(log_of(state)))
+    if lineage is None:
+        raise LogNotFoundError(
+            f"there is no change log in {state}, which would name the slot",
+            hint="`walrelay slots list SOURCE` shows the slots; give the name of the one to drop.",
+        )
+    return lineage.slot
 
 
 def drop_slots(source: PostgresSource, names: Sequence[str], *, force: bool = False) -> list[DroppedSlot]:

@@ -136,8 +136,8 @@ def _report(store: PipelineStore, pipeline: str, location: str) -> StatusReport:
         log_segments=len(entries),
         log_bytes=sum(entry.bytes for entry in entries),
         capture=capture if capture is not None and time.time() - capture.at < SILENT_SECONDS else None,
-        treated=_treated(store, names, reader.treated() if there else {}),
-        quarantined=_quarantined(store, reader) if there else {},
+        treated=treated_by_table(store, names, reader.treated() if there else {}),
+        quarantined=quarantined_by_table(store, reader) if there else {},
         readers=tuple(
             ReaderLine(one, str(at.lsn), max(0.0, time.time() - at.at), one == name)
             for one, at in sorted(readers.items())
@@ -161,7 +161,7 @@ def _ended(store: PipelineStore) -> Ended | None:
     return None if found is None else Ended(**found)
 
 
-def _treated(
+def treated_by_table(
     store: PipelineStore, names: dict[TableId, str], captured: Treated
 ) -> dict[str, dict[str, dict[str, int]]]:
     """What the store has of copies and of the destination, and the log of capture."""
@@ -172,7 +172,7 @@ def _treated(
     return dict(sorted(found.items()))
 
 
-def _quarantined(store: PipelineStore, log: LogView) -> dict[str, int]:
+def quarantined_by_table(store: PipelineStore, log: LogView) -> dict[str, int]:
     if not (found := quarantined_changes(log)):
         return {}
     facts = store.get_facts(quarantine.FACT)

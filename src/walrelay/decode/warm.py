@@ -1,37 +1,31 @@
 """Compile every kernel once, in set-up, so that no user waits for it: `python -m walrelay.decode.warm`.
 
-numba keeps machine code beside the source and drops it when that one file changes. A kernel also contains the code of
-kernels it calls from other files, so here all of it is dropped when any file of the two packages has changed.
+Where they are kept, and when they are dropped, says `wire/kernel_places.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from walrelay.decode.base import ARROW, TEXT, Fields, Tally, Target
 from walrelay.decode.changes import ChangeDecoder
-from walrelay.decode.fixed import read_4
 from walrelay.decode.json_text import json_objects
 from walrelay.decode.registry import BUILTIN, EXTENSION, decoder_for
+from walrelay.decode.sha256 import sha256_hex
 from walrelay.errors import BadBytesError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
+from walrelay.model.notice import Notice
 from walrelay.model.schema import Column, PgType, SchemaVersion, TableSchema, TypeField
-from walrelay.wire.copy_binary import CopyBuffer, walk_rows
+from walrelay.wire.copy_binary import CopyBuffer
 from walrelay.wire.copy_bytes import ByteBuffer
+from walrelay.wire.kernel_places import kernel_place
 from walrelay.wire.pgoutput import NOTHING_UNDONE, MessageWalker, part_state, whole_frames
 from walrelay.wire.replication import StreamCutter, WholeTransactions
-
-_PACKAGES = (Path(__file__).parent, Path(__file__).parent.parent / "wire")
-_STAMP = "kernels.sha256"
 
 
 def sample_types() -> list[PgType]:
@@ -105,49 +99,25 @@ def warm_json() -> None:
         json_objects(pa.StructArray.from_arrays([pa.nulls(2, kind)], ["value"]))
 
 
-def cache_directories() -> list[Path]:
-    """Where numba keeps the machine code: beside the sources, or in the user's cache where those are read-only."""
-    kernels: tuple[Any, ...] = (read_4, walk_rows)
-    return [Path(each._cache.cache_path) for each in kernels]
-
-
-def sources_digest() -> str:
-    digest = hashlib.sha256()
-    for package in _PACKAGES:
-        for source in sorted(package.glob("*.py")):
-            digest.update(source.read_bytes())
-    return digest.hexdigest()
-
-
-def _stamp() -> Path:
-    return cache_directories()[0] / _STAMP
-
-
 def is_warm() -> bool:
-    """Whether all kernels are compiled, from the sources as they are."""
-    # Looked for first where it mostly is, since only numba knows where else that may be, and takes a second to ask.
-    usual = _PACKAGES[0] / "__pycache__" / _STAMP
-    digest = sources_digest()
-    if "NUMBA_CACHE_DIR" not in os.environ and usual.exists() and usual.read_text() == digest:
-        return True
-    return _stamp().exists() and _stamp().read_text() == digest
+    """Whether all kernels are compiled, from the sources as they are, for this machine."""
+    return kernel_place().is_warm()
 
 
 def ensure_warm(notify: Callable[[str], None]) -> None:
     """Compile what is not compiled yet, or was compiled from sources that have changed since; says so before."""
-    if is_warm():
+    place = kernel_place()
+    if place.is_warm():
         return
-    notify("compiling the decoder, once; this takes about half a minute")
-    for directory in cache_directories():
-        for compiled in directory.glob("*.nb[ic]"):
-            compiled.unlink(missing_ok=True)
+    notify(Notice("compiling kernels", "compiling kernels, once; this takes about a minute"))
+    place.clear()
     warm_walk()
     warm(ARROW)
     warm(TEXT)
     warm_json()
     warm_changes()
-    _stamp().parent.mkdir(parents=True, exist_ok=True)
-    _stamp().write_text(sources_digest())
+    sha256_hex(pa.array([None, ""]))
+    place.mark_warm()
 
 
 def main() -> None:

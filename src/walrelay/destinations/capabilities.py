@@ -35,10 +35,10 @@ class SparkNeeds:
 
     packages: tuple[str, ...] = ()
     """Of Maven, `group:artifact:version`."""
-    version: str = ""
-    """Of Spark, for which the packages are made: `4.1`. They fail in others, and not at once."""
     extensions: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+    """Of Spark, for which the packages are made: `4.1`. They fail in others, and not at once."""
 
 
 @dataclass(frozen=True, slots=True)

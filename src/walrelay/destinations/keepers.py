@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from walrelay.destinations.base import DestinationContext
+from walrelay.destinations.notices import taken_over
 from walrelay.errors import OtherPipelineError
 from walrelay.model.names import TableId, TableName
 from walrelay.stores.names import plain_name
@@ -21,7 +22,7 @@ def refuse_stranger(
     if not keeper or keeper == context.pipeline_name:
         return
     if copying and begins_anew(keeper, context):
-        context.notify(f"{name} was kept current by the pipeline {keeper}; this one takes it over")
+        context.notify(taken_over(name, keeper))
         return
     raise OtherPipelineError(
         f"{name} in {place} is kept current by the pipeline {keeper}; this is {_who(context)}",

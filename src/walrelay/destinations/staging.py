@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
+from walrelay.destinations.notices import waits_for_holder
 from walrelay.errors import DestinationBusyError, DiskFullError, StagingError, StagingUnwritableError
 from walrelay.stores.file_lock import FileLock, HeldError
 
@@ -54,7 +55,7 @@ def staging_area(root: Path, *, timeout: timedelta, notify: Callable[[str], None
 
     def waiting(holder: str) -> None:
         if not told:
-            notify(f"waiting for another walrelay run to finish with {root}: {holder}")
+            notify(waits_for_holder(root, holder))
         told.append(holder)
 
     try:

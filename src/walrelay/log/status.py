@@ -58,6 +58,11 @@ class CaptureStatus:
     special_values: dict[str, dict[str, int]]
     since: float = 0.0
     """When the state began, seconds since 1970."""
+    wal_status: str | None = None
+    """The slot's, as Postgres says it: reserved, extended, unreserved, lost."""
+    safe_wal_bytes: int | None = None
+    """So much more WAL may be written until Postgres may remove what the slot needs; None where there is no such
+    limit."""
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -68,7 +73,8 @@ def read_status(storage: Storage) -> CaptureStatus | None:
     being written, where a store does not replace a file at once."""
     try:
         body: dict[str, Any] = json.loads(storage.read(STATUS))
-        return CaptureStatus(**body)
+        known = {name: value for name, value in body.items() if name in CaptureStatus.__dataclass_fields__}
+        return CaptureStatus(**known)
     except (FileNotFoundError, ValueError, TypeError):
         return None
 

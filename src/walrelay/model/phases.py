@@ -168,6 +168,7 @@ _NAMES: Final[dict[PhaseType, str]] = {
     Ready: "ready",
     Errored: "errored",
 }
+PHASE_NAMES: Final = tuple(_NAMES.values())
 _PLAIN: Final[dict[str, TableReplicationPhase]] = {
     _NAMES[type(phase)]: phase for phase in (Init(), DataSync(), FinishedCopy(), SyncWait(), Ready())
 }

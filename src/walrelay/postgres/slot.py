@@ -61,6 +61,7 @@ class Slot:
     active_application: str | None = None
     """What the process that reads it calls itself; None also when that is hidden from our role."""
     active_client: str | None = None
+    safe_wal_bytes: int | None = None
 
 
 def check_slot_name(name: str) -> str:
@@ -100,6 +101,7 @@ def _slot(row: Any) -> Slot:
         behind_bytes=row.behind_bytes or 0,
         active_application=row.active_application or None,
         active_client=row.active_client,
+        safe_wal_bytes=row.safe_wal_bytes,
     )
 
 

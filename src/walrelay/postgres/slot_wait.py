@@ -11,6 +11,7 @@ from datetime import timedelta
 import psycopg
 
 from walrelay.errors import WalrelayError
+from walrelay.model.notice import Notice
 from walrelay.postgres.connection import Connection, connect, talking
 from walrelay.postgres.source import PostgresSource
 from walrelay.postgres.sql import statement
@@ -88,7 +89,14 @@ def _watch(
             found = open_transactions(connection, waiting=waiting)
             fresh = [one for one in found if (one.gid, one.pid) not in said]
             if fresh and not done.is_set():
-                notify(f"{what} waits for the end of {listed(fresh)}. To end it: {' '.join(o.remedy for o in fresh)}")
+                notify(
+                    Notice.warning(
+                        "waiting for open transactions of the source",
+                        f"{what} waits for the end of {listed(fresh)}. To end it: {' '.join(o.remedy for o in fresh)}",
+                        what=what,
+                        pids=[one.pid for one in fresh],
+                    )
+                )
                 said.update((one.gid, one.pid) for one in fresh)
 
 

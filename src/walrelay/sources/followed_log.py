@@ -8,6 +8,7 @@ from collections.abc import Callable
 from walrelay.log.failures import LogNotFedError
 from walrelay.log.status import CaptureStatus, read_status
 from walrelay.log.storage import open_storage
+from walrelay.model.notice import Notice
 
 SILENT_SECONDS = 30.0
 """A capture that runs writes its status down every few seconds."""
@@ -38,7 +39,14 @@ class FollowedLog:
             raise LogNotFedError(f"nobody writes to the change log at {self._storage.location('')}")
         if silent > SILENT_SECONDS and not self._is_told:
             self._is_told = True
-            self._notify(f"nobody writes to the change log at {self._storage.location('')}; waiting for a capture")
+            where = self._storage.location("")
+            self._notify(
+                Notice.warning(
+                    "nobody writes to the change log",
+                    f"nobody writes to the change log at {where}; waiting for a capture",
+                    log=where,
+                )
+            )
 
     def _is_fed(self) -> bool:
         status = self.status()

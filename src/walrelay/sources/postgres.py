@@ -16,6 +16,7 @@ from walrelay.errors import SourceError
 from walrelay.log.identity import read_lineage
 from walrelay.log.storage import open_storage
 from walrelay.model.names import TableId, TableName
+from walrelay.model.notice import Notice
 from walrelay.postgres.catalog import published_tables, storage_of
 from walrelay.postgres.connection import connect
 from walrelay.postgres.identity import source_id, table_names
@@ -52,7 +53,7 @@ class PublishedDatabase:
         with connect(self.database, application="walrelay migrate-source") as connection:
             action = install(connection)
         if action != "unchanged":
-            notify(f"the DDL trigger on the source is {action}")
+            notify(Notice("ddl trigger of the source", f"the DDL trigger on the source is {action}", action=action))
 
     def contents(self, stopping: Event, *, sizes: bool = False) -> Contents:
         with connect(self.database, application="walrelay discovery", stopping=stopping) as connection:

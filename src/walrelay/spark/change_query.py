@@ -16,6 +16,7 @@ from walrelay.destinations.staging import SHARED_MEMORY, RunDirectory, temporary
 from walrelay.errors import SparkJobError, SparkLostError, WalrelayError, from_text
 from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
+from walrelay.model.notice import Notice
 from walrelay.spark.secret_log import log_address
 
 if TYPE_CHECKING:
@@ -138,7 +139,13 @@ class ChangeQuery:
             self._error = known
         elif self._attempts < ATTEMPTS:
             self._delay = delay_of(self._attempts + 1, FIRST_DELAY, LONGEST_DELAY).total_seconds()
-            self._notify(f"Spark lost its streaming query ({why}); it begins again, and changes come in meanwhile")
+            self._notify(
+                Notice.warning(
+                    "streaming query begins again",
+                    f"Spark lost its streaming query ({why}); it begins again, and changes come in meanwhile",
+                    attempt=self._attempts + 1,  # not why: Spark's words may hold anything
+                )
+            )
             self._begun.clear()
             self.start()
         else:

@@ -6,21 +6,35 @@ instead. It checks by itself that the file fits (its own build, every jar) and g
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from walrelay.config.places import user_cache
 from walrelay.errors import WalrelayError
 
+_NAME = "spark-classes.jsa"
 PATIENCE = 180.0
 """Seconds for the JVM to write the archive while it ends."""
 
 
 def archive_path() -> Path:
-    """Beside the packages that it is made of: another environment has other jars."""
-    return Path(sys.prefix) / "share" / "walrelay" / "spark-classes.jsa"
+    """Beside the packages that it is made of, since another environment has other jars; in this user's cache where that
+    may only be read, and has none."""
+    beside = Path(sys.prefix) / "share" / "walrelay" / _NAME
+    cache = user_cache()
+    if beside.exists() or cache is None or _may_make(beside.parent):
+        return beside
+    environment = hashlib.sha256(sys.prefix.encode()).hexdigest()[:16]
+    return cache / "walrelay" / f"spark-{environment}" / _NAME
+
+
+def _may_make(directory: Path) -> bool:
+    there = next(one for one in (directory, *directory.parents) if one.exists())
+    return os.access(there, os.W_OK)
 
 
 def archive_options() -> str:

@@ -13,6 +13,7 @@ from walrelay.decode.table import TableDecoder
 from walrelay.destinations.landing import Landing, landable
 from walrelay.destinations.relaying import Relay
 from walrelay.errors import SourceError
+from walrelay.model.lsn import Lsn
 from walrelay.model.ranges import CtidRange
 from walrelay.model.schema import TableSchema
 from walrelay.model.special import SpecialValues
@@ -20,6 +21,8 @@ from walrelay.postgres.connection import connect
 from walrelay.postgres.copy import SentBytes, copy_rows
 from walrelay.postgres.snapshot import import_snapshot
 from walrelay.postgres.source import PostgresSource
+from walrelay.shaping.plan import Plan
+from walrelay.shaping.rows import ShapingDecoder
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class CopyTask:
     """Whether they stay (`Capabilities.keeps_files`)."""
     relay: Relay | None = None
     """Takes the rows as the source sends them; then nothing lands."""
+    plan: Plan | None = field(default=None, repr=False)
+    """What is done to the rows before they land."""
+    snapshot_lsn: Lsn | None = None
 
 
 @dataclass
@@ -60,8 +66,13 @@ def range_batches(
     connection = connect(task.source, application=task.application)
     try:
         import_snapshot(connection, task.snapshot)
-        decoder = TableDecoder(task.schema, tally, keys=keys)
-        for rows in copy_rows(connection, task.schema, part, chunk_bytes=task.chunk_bytes):
+        decoder: TableDecoder | ShapingDecoder
+        if task.plan is None:
+            asked, decoder = task.schema, TableDecoder(task.schema, tally, keys=keys)
+        else:
+            asked = task.plan.read
+            decoder = ShapingDecoder(task.plan, tally, keys=keys, snapshot_lsn=task.snapshot_lsn)
+        for rows in copy_rows(connection, asked, part, chunk_bytes=task.chunk_bytes):
             yield decoder.decode(rows)
     finally:
         connection.close()
@@ -87,6 +98,7 @@ def pass_range(task: CopyTask, part: CtidRange, relay: Relay) -> RangeResult:
 def land_range(task: CopyTask, part: CtidRange) -> RangeResult:
     """Read, decode and land one range, or pass it on; leaves no file behind when it fails."""
     if task.relay is not None:
+        assert task.plan is None, "bytes that are passed on cannot be shaped"
         return pass_range(task, part, task.relay)
     result = RangeResult()
     tally = Tally(task.target, task.special_values)

@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -72,7 +72,7 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
     chosen["spark.driver.extraJavaOptions"] += f" {archive_options()} -Dlog4j2.configurationFile=file:{quiet}"
     conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
     interrupt = signal.getsignal(signal.SIGINT)
-    with _STARTING, spark_failures("starting"):
+    with _STARTING, spark_failures("starting"), _at_home(chosen["spark.master"]):
         context: Any = SparkContext(conf=conf, gateway=start_jvm(conf))
         # It prints a traceback when the JVM is killed, which whoever needed it says in better words.
         context._accumulatorServer.handle_error = lambda *_: None
@@ -80,6 +80,19 @@ def spark_session(given: SparkSession | None = None, settings: Mapping[str, str]
             # Spark takes Ctrl-C for itself; whoever handles it here ends in better order.
             signal.signal(signal.SIGINT, interrupt)
         return SparkSession.builder.getOrCreate()
+
+
+@contextmanager
+def _at_home(master: str) -> Iterator[None]:
+    """Let a Spark that stays on this machine not ask for the machine's address: its name need not be known anywhere."""
+    if not master.startswith("local") or "SPARK_LOCAL_IP" in os.environ:
+        yield
+        return
+    os.environ["SPARK_LOCAL_IP"] = LOCAL_SETTINGS["spark.driver.host"]
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_LOCAL_IP"]
 
 
 def running_session() -> SparkSession | None:

@@ -20,6 +20,9 @@ HEAD: Final = "head"
 ENDED: Final = "ended"
 """About the pipeline: the error that ended its last run."""
 
+SHAPED: Final = "shaped"
+"""About a table: by which name it got its options, and what these were, when its rows came to the destination."""
+
 Wish = Literal["resync", "rollback"]
 
 

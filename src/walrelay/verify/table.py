@@ -28,6 +28,7 @@ from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import exported_snapshot
 from walrelay.postgres.source import PostgresSource
 from walrelay.stores.base import PipelineStore
+from walrelay.stores.facts import SHAPED
 from walrelay.verify.coverage import log_reaches
 from walrelay.verify.gap import Gap, read_gap
 from walrelay.verify.report import Difference, TableResult
@@ -176,6 +177,7 @@ class _Round:
 
     def run(self, repair: bool) -> None:
         sides, table, found = self._sides, self._table, self._found
+        self._check_shaped()
         self._check_phase()
         with exported_snapshot(sides.source, application="walrelay verify", table=table.name) as snapshot:
             if snapshot.replayed is not None:
@@ -283,6 +285,13 @@ class _Round:
             raise UntoldError(f"the destination is at {applied}, but the log begins at {log.start()}")
         key = source.key if source.has_key else ()
         return read_gap(log, source.schema, key, self._visible, applied, max(log.end(), applied))
+
+    def _check_shaped(self) -> None:
+        """A table whose rows are other ones at the destination is not compared, and above all not repaired."""
+        shaped = self._sides.store.get_facts(SHAPED).get(self._table.id)
+        if shaped is not None and shaped["fingerprint"]:
+            options = ", ".join(shaped["options"])
+            raise UntoldError(f"it could not be compared: by its options ({options}) the destination holds other rows")
 
     def _check_phase(self) -> None:
         store = self._sides.store

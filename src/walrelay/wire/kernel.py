@@ -75,7 +75,11 @@ class _Kernels:
     def _compile(function: Callable[..., Any]) -> Any:
         import numba
 
-        return numba.njit(cache=True, nogil=True)(function)
+        from walrelay.wire.kernel_cache import keep_compiled
+
+        compiled = numba.njit(nogil=True)(function)
+        keep_compiled(compiled)
+        return compiled
 
     @staticmethod
     def _put_in_place() -> None:

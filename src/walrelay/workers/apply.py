@@ -26,12 +26,13 @@ from walrelay.log.readers import ReaderPositions
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
+from walrelay.model.notice import Notice
 from walrelay.model.phases import Catchup, Ready, SyncDone, SyncWait
 from walrelay.model.progress import Apply
 from walrelay.spark.secret_log import LazyAddress
 from walrelay.stores.base import PipelineStore
+from walrelay.workers.batch_counts import BatchCounts
 from walrelay.workers.board import TableBoard
-from walrelay.workers.burst import Burst
 from walrelay.workers.event_writer import EventWriter, Flight
 
 if TYPE_CHECKING:
@@ -77,11 +78,13 @@ class ApplyWorker:
         self._every = every.total_seconds()
         self._due_at = 0.0
         """By the monotonic clock: before that nothing is taken."""
-        self._burst = Burst()
         self._positions = ReaderPositions(log.storage)
         self._lock = threading.Lock() if board is None else board.writing
         self.rows = 0
         """Changes written by this worker."""
+        self.batches = BatchCounts()
+        self.moved_at = time.monotonic()
+        """When a batch was last through, or failed and is tried again."""
         self.applied_at = 0.0
         self.position = self._resume()
         """Every table that takes part has everything up to here."""
@@ -90,8 +93,7 @@ class ApplyWorker:
         """A batch of Spark's: everything up to `to`. Nothing while paused; whoever ends the pause offers it again. Nor
         before the next batch is due: `tick` takes it then."""
         with self._lock:
-            now = time.monotonic()
-            if now < self._due_at or (to > self.position and self._burst.goes_on(to, now, self._every)):
+            if time.monotonic() < self._due_at:
                 return
             self._due_at = time.monotonic() + self._every
             for end in cuts(self.log, self._sent, to, self._destination.capabilities.batching.bytes):
@@ -106,16 +108,10 @@ class ApplyWorker:
 
     def tick(self) -> None:
         """The boundary between two batches, also when no batch comes; and the batch that has become due."""
-        rests = False
-        if self._every and time.monotonic() >= self._due_at:
-            if (end := self.log.end()) > self.position:
-                self.take(end)
-            else:
-                rests = True
+        if self._every and time.monotonic() >= self._due_at and (end := self.log.end()) > self.position:
+            self.take(end)
         if self._lock.acquire(blocking=False):
             try:
-                if rests:
-                    self._burst.rests()
                 self._look_after_flights()
                 self._boundary()
             finally:
@@ -130,10 +126,15 @@ class ApplyWorker:
             self._land(room_for=0)
         except WalrelayError as error:
             self._abandon()
+            self.batches = self.batches.failed()
             if self._board is None or not self._board.fail_named(error):
                 if not error.retryable:
                     raise
-                self._notify(f"{error.message}; sent again")
+                self._notify(
+                    Notice.warning(
+                        "batch is sent again", f"{error.message}; sent again", code=error.code, message=error.message
+                    )
+                )
             self._apply(to)
 
     def _resume(self) -> Lsn:
@@ -168,11 +169,20 @@ class ApplyWorker:
                 return  # it comes again at the next start
             except WalrelayError as error:
                 self._abandon()
+                self.batches, self.moved_at = self.batches.failed(), time.monotonic()
                 if self._board is not None and self._board.fail_named(error):
                     continue  # that table is out; the others go on without it
                 if not (error.retryable or isinstance(error, DestinationBusyError)):
                     raise
-                self._notify(f"{error.message}; next attempt in {delay.total_seconds():.1f} s")
+                self._notify(
+                    Notice.warning(
+                        "batch is tried again",
+                        f"{error.message}; next attempt in {delay.total_seconds():.1f} s",
+                        code=error.code,
+                        message=error.message,
+                        after_seconds=delay.total_seconds(),
+                    )
+                )
                 if self._stopping.wait(delay.total_seconds()):
                     return
 
@@ -206,6 +216,7 @@ class ApplyWorker:
         while self._flying and (self._flying[0].is_over or len(self._flying) > self._in_flight - room_for):
             flight = self._flying[0]
             self._took(flight.landed())
+            self.batches = self.batches.written(time.monotonic() - flight.began_at)
             hit("events.after_write")
             self._flying.popleft()
             if self._board is not None:
@@ -223,6 +234,7 @@ class ApplyWorker:
     def _took(self, result: WriteResult) -> None:
         self.rows += result.rows
         self.applied_at = time.time()
+        self.moved_at = time.monotonic()
 
     def _write(self, ranges: tuple[TableRange, ...], to: Lsn) -> None:
         """At once, beside what flies: tables that do not."""

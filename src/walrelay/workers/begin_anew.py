@@ -10,6 +10,7 @@ from walrelay.errors import ConfigError, OtherDestinationError, WalrelayError
 from walrelay.log.identity import IDENTITY
 from walrelay.log.manifest import MANIFEST
 from walrelay.log.storage import open_storage
+from walrelay.model.notice import Notice
 from walrelay.model.phases import Init
 from walrelay.model.progress import Apply
 from walrelay.postgres.connection import connect
@@ -29,7 +30,11 @@ def begin_anew(
     notify: Callable[[str], None],
 ) -> None:
     """Take away what `error` says cannot go on; the next start makes it anew, and copies the tables again."""
-    notify(f"{error.message} ({error.code})")
+    notify(
+        Notice.warning(
+            "what was kept is lost", f"{error.message} ({error.code})", code=error.code, message=error.message
+        )
+    )
     with store.acquire_pipeline_lock():
         if isinstance(error, OtherDestinationError):
             store.store_fact(WHOLE_PIPELINE, DESTINATION, None)
@@ -37,7 +42,8 @@ def begin_anew(
             aside = _set_aside(log)
             _drop(source, slot)
             store.delete_durable_progress(Apply())
-            notify(f"beginning anew, with another log and slot{f'; the old log is in {aside}' if aside else ''}")
+            said = f"beginning anew, with another log and slot{f'; the old log is in {aside}' if aside else ''}"
+            notify(Notice("beginning anew", said, slot=slot, old_log=None if aside is None else str(aside)))
         tables = store.get_table_replication_states()
         store.update_table_replication_states({table: Init() for table in tables})
 

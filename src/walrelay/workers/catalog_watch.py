@@ -14,7 +14,8 @@ from walrelay.errors import CopyAgainError, RightsError, SourceError, TableMissi
 from walrelay.log.reader import LogReader
 from walrelay.model.fingerprints import Fingerprint, doubts, is_same, same_columns
 from walrelay.model.lsn import Lsn
-from walrelay.model.names import TableId
+from walrelay.model.names import TableId, TableName
+from walrelay.model.notice import Notice
 from walrelay.model.phases import Ready, SyncDone
 from walrelay.model.schema import SchemaVersion, TableSchema
 from walrelay.postgres.catalog import PublishedTable, read_schema
@@ -56,13 +57,13 @@ class CatalogWatch:
         publication: str,
         book: FingerprintBook,
         log: LogReader,
-        policy: OnSilentChange,
+        policy: Callable[[TableName], OnSilentChange],
         notify: Callable[[str], None],
     ) -> None:
         self._publication = publication
         self._book = book
         self._log = log
-        self._policy: OnSilentChange = policy
+        self._policy = policy
         self._notify = notify
         self._pulse = ""
         self._last: dict[TableId, Fingerprint] = {}
@@ -227,13 +228,15 @@ class CatalogWatch:
     def _copy_again(self, board: TableBoard, finding: _Finding, reasons: tuple[str, ...]) -> None:
         name, why = finding.now.name, "; ".join(reasons)
         table = finding.now.sighting.table
-        if self._policy == "copy":
+        policy = self._policy(name)
+        if policy == "copy":
             self._findings.pop(table, None)
             self._unjudged.add(table)
             board.failed(table, CopyAgainError(f"{name} has changed without a message: {why}"))
             return
-        if self._policy == "warn":
-            self._notify(f"{name} has changed without a message: {why}; its rows may differ from the source's")
+        if policy == "warn":
+            said = f"{name} has changed without a message: {why}; its rows may differ from the source's"
+            self._notify(Notice.warning("table has changed without a message", said, table=str(name), why=why))
         self._accept(finding)
 
     def _accept(self, finding: _Finding) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from walrelay.errors import WalrelayError
 from walrelay.model.names import TableId
+from walrelay.model.notice import Notice
 from walrelay.model.phases import DataSync, Init
 from walrelay.stores.base import StateStore
 from walrelay.stores.facts import WANTED, paused_since
@@ -47,15 +48,13 @@ class CommandDesk:
         is_paused = paused_since(self._store) is not None
         if is_paused != self.is_paused:
             self.is_paused = is_paused
-            self._notify(
-                "paused: nothing is written to the destination, capture goes on; `walrelay resume` ends it"
-                if is_paused
-                else "resumed"
-            )
+            said = "paused: nothing is written to the destination, capture goes on; `walrelay resume` ends it"
+            self._notify(Notice("paused", said) if is_paused else Notice("resumed", "resumed"))
 
     def _resync(self, board: TableBoard, table: TableId) -> None:
         if not isinstance(board.phase(table), Init | DataSync):
-            self._notify(f"{board.names[table]} is copied again: it was asked for")
+            name = board.names[table]
+            self._notify(Notice("resync", f"{name} is copied again: it was asked for", table=str(name)))
         board.begin_anew(table)
 
     def _rollback(self, board: TableBoard, table: TableId) -> None:
@@ -63,8 +62,10 @@ class CommandDesk:
         try:
             phase = board.roll_back(table)
         except NoEarlierPhaseError:
-            self._notify(f"{name} has no earlier phase to go back to")
+            self._notify(Notice.warning("no rollback", f"{name} has no earlier phase to go back to", table=str(name)))
         except WalrelayError as error:
-            self._notify(f"{name} could not be rolled back: {error.message}")
+            said = f"{name} could not be rolled back: {error.message}"
+            self._notify(Notice.warning("no rollback", said, table=str(name), code=error.code, message=error.message))
         else:
-            self._notify(f"{name} is back in the phase {phase}: it was asked for")
+            said = f"{name} is back in the phase {phase}: it was asked for"
+            self._notify(Notice("rollback", said, table=str(name), phase=phase))

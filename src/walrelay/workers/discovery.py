@@ -9,6 +9,7 @@ from walrelay.errors import LineageError, PublicationEmptyError
 from walrelay.log.failures import LogGoneError
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableId
+from walrelay.model.notice import Notice
 from walrelay.model.phases import Init, Ready, SyncDone
 from walrelay.model.progress import Apply
 from walrelay.postgres.catalog import PublishedTable, published_tables, storage_of
@@ -44,7 +45,8 @@ class Discovery:
             ):
                 if self.published:
                     connection.execute(LOCK_TIMEOUT)
-                found = {table.id: table for table in published_tables(connection, parts.source.publication)}
+                published = published_tables(connection, parts.source.publication)
+                found = {table.id: table for table in published if parts.shaping.includes_name(table.name)}
                 fresh = [table for table in found if table not in self.published]
                 sizes = storage_of(connection, fresh) if fresh else {}
                 board.found({one.id: one.name for one in found.values()})
@@ -77,7 +79,8 @@ class Discovery:
             name = self._board.names.get(table) or self._parts.store.get_table_mapping(table) or table
             self._board.forget(table)
             self._watch.forget(table)
-        self._parts.listener.notice(f"{name} is no longer published; what the destination has of it stays as it is")
+        said = f"{name} is no longer published; what the destination has of it stays as it is"
+        self._parts.listener.notice(Notice("table is no longer published", said, table=str(name)))
 
     def place(self) -> None:
         """Where the tables that need no copy go on: the destination's own word wins (DESIGN 6). Nothing is changed when
@@ -130,5 +133,6 @@ class Discovery:
             self._board.failed(table, LogGoneError(said, context={"table": str(name)}))
 
     def _copy_anew(self, table: TableId, why: str) -> None:
-        self._parts.listener.notice(why)
+        name = str(self._board.names[table])
+        self._parts.listener.notice(Notice("table is copied again", why, table=name, message=why))
         self._board.begin_anew(table)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from walrelay.changes.batch import TableRange
+from walrelay.config.choices import OnSilentChange
 from walrelay.errors import (
     DestinationBusyError,
     LineageError,
@@ -24,6 +25,7 @@ from walrelay.errors import (
 from walrelay.log.readers import ReaderPositions
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
+from walrelay.model.notice import Notice
 from walrelay.model.phases import Errored, Ready
 from walrelay.model.progress import Apply
 from walrelay.model.schema import SchemaVersion
@@ -60,7 +62,10 @@ class LiveRun:
         self._reports = ReportBook(parts.listener)
         # In mode `changes` there is no copy to fall back on.
         rule = QuarantineRule(parts.store, parts.settings.on_bad_changes if parts.copies else "error")
-        self._writer = EventWriter(parts.log, parts.destination, parts.store, rule)
+        self._writer = EventWriter(
+            parts.log, parts.destination, parts.store, rule, shaping=parts.shaping, staging=parts.staging
+        )
+        self._moved_at = time.monotonic()
         self._desk = CommandDesk(parts.store, parts.listener.notice)
         complete_from = self._check_lineage()
         self._take_reader_over()
@@ -145,6 +150,8 @@ class LiveRun:
             unknown_since=unknown_since,
             paused=self._desk.is_paused,
             capture=capture,
+            batches=self._worker.batches,
+            moved_at=max(self._moved_at, self._worker.moved_at),
         )
 
     def has_settled(self, lsn: Lsn) -> bool:
@@ -176,7 +183,8 @@ class LiveRun:
         store.delete_durable_progress(Apply())
         store.update_durable_progress(Apply(), now, max(progress.lsn, log.start()) if relogged else progress.lsn)
         how = f"the server is on timeline {now.timeline}" if promoted else "the log was made anew"
-        self._parts.listener.notice(f"{how}; nothing is missing, and the tables go on where they were")
+        said = f"{how}; nothing is missing, and the tables go on where they were"
+        self._parts.listener.notice(Notice("going on in another lineage", said, timeline=now.timeline, message=how))
         return min(progress.lsn, log.start()) if relogged else log.start()
 
     def remember_head(self) -> None:
@@ -194,6 +202,7 @@ class LiveRun:
 
     def _tick(self) -> None:
         tables, jobs = self._tables, self._jobs
+        self._moved_at = time.monotonic()
         was_paused = self._desk.is_paused
         self._look_at_desk()
         if self._desk.is_paused:
@@ -279,12 +288,17 @@ class _Tables:
             parts.source.publication,
             self.fingerprints,
             parts.log,
-            settings.on_silent_change if parts.destination.capabilities.materializes else "ignore",
+            self._on_silent_change,
             parts.listener.notice,
         )
         self.discovery = Discovery(parts, self.board, self.watch, complete_from)
         self.discovery.look(None)
         self.board.resume_retries()
+
+    def _on_silent_change(self, name: TableName) -> OnSilentChange:
+        if not self._parts.destination.capabilities.materializes:
+            return "ignore"
+        return self._parts.shaping.options(name).on_silent_change or self._parts.settings.on_silent_change
 
     def _failed(self, name: TableName, error: WalrelayError, delay: float | None, given_up: bool) -> None:
         """Everybody is told at once; of what was given up, again at the end of the run (SEMANTICS 25)."""

@@ -14,6 +14,7 @@ from walrelay.log.reader import LogReader
 from walrelay.model.lineage import Lineage
 from walrelay.model.lsn import Lsn
 from walrelay.postgres.source import PostgresSource
+from walrelay.shaping.shaping import Shaping
 from walrelay.sources.feed import Feed
 from walrelay.spark.on_demand import SparkOnDemand
 from walrelay.spark.secret_log import LazyAddress
@@ -34,6 +35,7 @@ class RunParts:
     staging: Path
     listener: Listener
     stopping: threading.Event
+    shaping: Shaping
 
 
 @dataclass(frozen=True)

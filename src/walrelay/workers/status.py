@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from walrelay.log.status import SILENT_SECONDS, STREAMING, CaptureStatus
@@ -11,6 +11,7 @@ from walrelay.log.view import LogView
 from walrelay.model.lsn import Lsn
 from walrelay.model.names import TableName
 from walrelay.model.phases import Errored, TableReplicationPhase, phase_name
+from walrelay.workers.batch_counts import BatchCounts
 
 if TYPE_CHECKING:
     from walrelay.workers.board import TableBoard  # which knows Arrow; to ask from outside must be quick
@@ -26,6 +27,8 @@ class TableStatus:
     """Everything up to here is in the destination."""
     reason: str | None = None
     solution: str | None = None
+    code: str | None = None
+    """Of the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,9 @@ class PipelineStatus:
     unknown_since: float | None = None
     """Since when the lag is not known, in seconds since 1970."""
     paused: bool = False
+    batches: BatchCounts = field(default_factory=BatchCounts)
+    moved_at: float | None = None
+    """When the pipeline's loop last took a turn or a batch was through, by the monotonic clock."""
 
 
 def table_status(board: TableBoard) -> tuple[TableStatus, ...]:
@@ -56,7 +62,7 @@ def table_status(board: TableBoard) -> tuple[TableStatus, ...]:
 
 def _table(name: TableName, phase: TableReplicationPhase | None, position: Lsn | None) -> TableStatus:
     if isinstance(phase, Errored):
-        return TableStatus(name, "errored", position, phase.reason, phase.solution)
+        return TableStatus(name, "errored", position, phase.reason, phase.solution, phase.code)
     return TableStatus(name, "init" if phase is None else phase_name(phase), position)
 
 

@@ -58,6 +58,7 @@ class SyncJobs:
             set_phase=board.set,
             fingerprints=fingerprints,
             follows=handovers is not None,
+            shaping=parts.shaping,
         )
         # Twice as many as are read at a time: while some are read, others are loaded.
         self._copying = threading.BoundedSemaphore(2 * parts.settings.max_tables)

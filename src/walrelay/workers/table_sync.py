@@ -6,12 +6,13 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import BoundedSemaphore, Event
 from typing import TYPE_CHECKING
 
 from walrelay.changes.rows import TableRows
+from walrelay.changes.spark_dialect import SPARK
 from walrelay.changes.spark_failures import insist
 from walrelay.config.settings import CopySettings
 from walrelay.destinations.base import Destination
@@ -32,6 +33,9 @@ from walrelay.postgres.rights import naming_grants
 from walrelay.postgres.slot import inserted_lsn
 from walrelay.postgres.snapshot import Snapshot, exported_snapshot
 from walrelay.postgres.source import PostgresSource
+from walrelay.shaping.agreement import remember
+from walrelay.shaping.function_copy import function_applied
+from walrelay.shaping.shaping import Shaping
 from walrelay.spark.copy_job import JobName, LandedCopy, run_copy_job
 from walrelay.spark.copy_task import CopyTask
 from walrelay.spark.session import forget_dead_workers
@@ -81,6 +85,7 @@ class CopyRun:
     """Where to keep what the catalog says of a table, when somebody will look whether that has changed."""
     follows: bool = False
     """Whether changes come after the copies."""
+    shaping: Shaping = field(default_factory=Shaping)
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,8 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             fingerprint = _fingerprint(run, table, snapshot)
             if run.follows:
                 refuse_odd_leaves(snapshot.connection, table.id, table.name, run.source.publication)
-            run.destination.drop_table_for_copy(schema)
+            shaped, function = run.shaping.shaped(schema), run.shaping.function_of(schema)
+            run.destination.drop_table_for_copy(shaped)
             run.store.clear_table_copy_state(table.id)
             run.set_phase(table.id, DataSync())
             seen_lsn = inserted_lsn(snapshot.connection)
@@ -131,12 +137,18 @@ def copy_once(run: CopyRun, table: PublishedTable, attempt: int) -> Copied:
             landed = _landed(run, table, task, ranges, snapshot)
             cut = standby_cut(schema, snapshot)
         run.listener.table_writing(table.name, landed.rows)
+        files, target = landed.files, run.destination.dialect.target
+        if function is not None:
+            session, file_bytes = run.shaping.session(), run.settings.file_bytes
+            kept = task.keeps_files
+            files = function_applied(session, function, files, directory, target, file_bytes, kept=kept)
         is_relayed = task.relay is not None
-        rows = TableRows(schema, landed.files, task.target, landed.rows, snapshot.lsn, run.spark, is_relayed)
-        written = run.destination.write_table_rows(schema, rows).insist(f"the copy of {table.name}")
+        rows = TableRows(shaped, files, target, landed.rows, snapshot.lsn, run.spark, is_relayed)
+        written = run.destination.write_table_rows(shaped, rows).insist(f"the copy of {table.name}")
         treated = landed.treated + written.treated.get(table.id, Counter[Special]())
         record_copy(run.store, table.id, treated)
         run.store.store_table_schema(schema, snapshot.lsn)
+        remember(run.store, run.shaping, table.id, table.name)
         if run.fingerprints is not None and fingerprint is not None:
             run.fingerprints.put(fingerprint, snapshot.lsn)
         run.set_phase(table.id, FinishedCopy())
@@ -191,7 +203,8 @@ def _task(run: CopyRun, *, schema_of: TableSchema, snapshot: Snapshot, applicati
         source=run.source,
         schema=schema_of,
         snapshot=snapshot.name,
-        target=run.destination.dialect.target,
+        # A function is given Spark's types.
+        target=SPARK if run.shaping.function_of(schema_of) else run.destination.dialect.target,
         special_values=run.settings.special_values,
         chunk_bytes=run.settings.chunk_bytes,
         file_bytes=run.settings.file_bytes,
@@ -199,10 +212,15 @@ def _task(run: CopyRun, *, schema_of: TableSchema, snapshot: Snapshot, applicati
         directory=str(directory) if run.destination.capabilities.lands_files else None,
         keeps_files=run.destination.capabilities.keeps_files,
         relay=_relay(run, schema_of, snapshot),
+        plan=run.shaping.plan(schema_of),
+        snapshot_lsn=snapshot.lsn,
     )
 
 
 def _relay(run: CopyRun, schema: TableSchema, snapshot: Snapshot) -> Relay | None:
+    """Nothing is passed on as it is of a table whose rows are shaped on the way: hidden values would arrive."""
     if not isinstance(run.destination, Relaying):
+        return None
+    if run.shaping.plan(schema) is not None or run.shaping.function_of(schema) is not None:
         return None
     return run.destination.relay(schema, snapshot.connection.info.server_version)

@@ -7,6 +7,7 @@ from uuid import uuid4
 from walrelay.destinations.clickhouse.client import Server
 from walrelay.destinations.clickhouse.dialect import literal
 from walrelay.destinations.clickhouse.names import OWN
+from walrelay.destinations.format import readable
 
 TABLE = f"{OWN}database"
 
@@ -30,4 +31,4 @@ def database_id(server: Server) -> str:
 def known_id(server: Server) -> str | None:
     """Of a database that has its table."""
     rows = server.rows(f"SELECT id FROM {server.place(TABLE)} ORDER BY id LIMIT 1")
-    return rows[0][0].decode() if rows else None
+    return readable(rows[0][0].decode(), server.place(TABLE)) if rows else None

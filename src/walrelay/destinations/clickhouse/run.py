@@ -25,6 +25,7 @@ from walrelay.destinations.clickhouse.places import Places
 from walrelay.destinations.clickhouse.preflight import Able
 from walrelay.destinations.clickhouse.progress import Progress
 from walrelay.destinations.clickhouse.storages import Storages
+from walrelay.destinations.notices import not_maintained
 from walrelay.errors import WalrelayError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
@@ -159,7 +160,7 @@ class Run:
                 with self._lock(table):
                     self._maintenance.look_after(table)
             except WalrelayError as error:
-                self._context.notify(f"a table could not be maintained, which is tried again later: {error.message}")
+                self._context.notify(not_maintained(None, error))
 
     def applied(self, table: TableId) -> Lsn | None:
         held = self._places.held(table)

@@ -24,7 +24,7 @@ from walrelay.destinations.clickhouse.client import ONE_BLOCK, Server
 from walrelay.destinations.clickhouse.dialect import CLICKHOUSE, DIALECT, literal
 from walrelay.destinations.clickhouse.facts import NOWHERE, Facts, Stored
 from walrelay.destinations.clickhouse.identity import known_id
-from walrelay.destinations.clickhouse.layout import DELETED, ROW, SIGN, VERSION, current, definitions, names
+from walrelay.destinations.clickhouse.layout import DELETED, ROW, SIGN, VERSION, current, definitions, names, version
 from walrelay.destinations.clickhouse.layout import row_hash as equal_rows
 from walrelay.destinations.clickhouse.load import send
 from walrelay.destinations.clickhouse.names import OWN, OwnNames
@@ -204,22 +204,36 @@ class ClickHouseLook:
             hashed = f"SELECT {columns}, {row_hash(self._pairs(schema, key))} AS {_KEY} FROM {stage}"
             come = f"({hashed}){_where(KeyRanges(0, keys=frozenset(keys)))}"
             came = self._server.rows(f"SELECT {_KEY} FROM {come}", doing=_REPAIRING)
-            # With a key, what comes hides what was there.
-            others = frozenset(keys) - {one for (one,) in came} if clone.key else frozenset(keys)
-            gone = f"({self._hashed(schema, key)}){_where(KeyRanges(0, keys=others))}"
             if clone.key:
+                # What comes hides what was there.
+                others = KeyRanges(0, keys=frozenset(keys) - {one for (one,) in came})
                 place, own = f"toUInt128('{found.latest + 1}')", [VERSION, DELETED]
-                ends = (f"{place}, 1", f"{place}, 0")
+                gone = f"SELECT {columns}, {place}, 1 FROM ({self._hashed(schema, key)}){_where(others)}"
+                put = f"SELECT {columns}, {place}, 0 FROM {come}"
             else:
-                place = _place(int(found.applied or Lsn(1)) - 1, f"{(1 << 63) + random.getrandbits(62)}")
-                own = [ROW, VERSION, SIGN]
-                place, hashed_row = f"{place} + rowNumberInAllBlocks()", equal_rows(clone)
-                ends = (f"{hashed_row}, {place}, -1", f"{hashed_row}, {place}, 1")
+                own, place = [ROW, VERSION, SIGN], self._place(found)
+                gone = self._taken_back(schema, key, keys)
+                put = f"SELECT {columns}, {equal_rows(clone)}, {place}, 1 FROM {come}"
             # Not where the view looks now: if that is elsewhere since, this is of no matter there.
             into = f"{self._server.place(found.storage)} ({', '.join([*names(clone), *own])})"
-            both = f"SELECT {columns}, {ends[0]} FROM {gone} UNION ALL SELECT {columns}, {ends[1]} FROM {come}"
-            self._server.command(f"INSERT INTO {into} {both}", ONE_BLOCK, doing=_REPAIRING)
+            self._server.command(f"INSERT INTO {into} {gone} UNION ALL {put}", ONE_BLOCK, doing=_REPAIRING)
         return len(came)
+
+    def _taken_back(self, schema: TableSchema, key: tuple[Column, ...], keys: Collection[int]) -> str:
+        """SQL for what takes all rows with these keys away from a table without one: by the number by which each is
+        found, which is wrong in rows that somebody else has written."""
+        found = self._clones[schema.id]
+        columns, place = ", ".join([*names(found.facts), ROW]), self._server.place(found.facts.storage)
+        counted = f"SELECT {columns}, sum({SIGN}) AS _count FROM {place} FINAL GROUP BY {columns} HAVING _count != 0"
+        hashed = f"SELECT *, {row_hash(self._pairs(schema, key))} AS {_KEY} FROM ({counted})"
+        each = f"SELECT * FROM ({hashed}) ARRAY JOIN range(toUInt64(abs(_count))) AS _nth"
+        chosen = f"({each}){_where(KeyRanges(0, keys=frozenset(keys)))}"
+        return f"SELECT {columns}, {self._place(found)}, -sign(_count) FROM {chosen}"
+
+    def _place(self, found: _Clone) -> str:
+        """SQL for a place of its own for each row, in the last transaction that is there."""
+        drawn = (1 << 63) + random.getrandbits(62)
+        return f"{version(str(int(found.applied or Lsn(1)) - 1), str(drawn))} + rowNumberInAllBlocks()"
 
     @contextmanager
     def _staged(self, schema: TableSchema, facts: Facts, rows: pa.Table) -> Iterator[str]:
@@ -279,10 +293,6 @@ def _where(ranges: KeyRanges) -> str:
     if ranges.leaving_out:
         tests.append(f"{_KEY} NOT IN ({_numbers(ranges.leaving_out)})")
     return f" WHERE {' AND '.join(tests)}" if tests else ""
-
-
-def _place(lsn: int, ordinal: str) -> str:
-    return f"bitOr(bitShiftLeft(toUInt128({lsn}), 64), toUInt128({ordinal}))"
 
 
 def _numbers(found: Collection[int]) -> str:

@@ -29,6 +29,7 @@ from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook, place
 from walrelay.destinations.duckdb.shape import comment
 from walrelay.destinations.duckdb.verify import DuckDBLook
 from walrelay.destinations.holdings import writer_of
+from walrelay.destinations.notices import taken_over
 from walrelay.destinations.urls import options_in, path_in
 from walrelay.destinations.verifying import Look
 from walrelay.errors import (
@@ -259,7 +260,7 @@ class DuckDBDestination(SimpleDestination):
         ownership.check(schema.id, schema.name)
         before = ownership.taken_over(schema.name)
         if before is not None:
-            self._context.notify(f"{schema.name} was kept current by the pipeline {before}; this one takes it over")
+            self._context.notify(taken_over(schema.name, before))
 
     def _make_room(self, connection: DuckDBPyConnection, catalog: str, schema: TableSchema) -> None:
         DuckDBPlaces(connection, catalog, self._book(connection, catalog)).make_room_for_copy(schema.id, schema.name)

@@ -24,6 +24,7 @@ from walrelay.errors import (
     DiskFullError,
     MissingExtraError,
 )
+from walrelay.model.notice import Notice
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -284,7 +285,14 @@ class DuckDBFile:
                 if not isinstance(problem, DestinationBusyError) or time.monotonic() >= deadline:
                     raise problem from error
                 if not told and pause >= LONGEST_PAUSE:
-                    self.context.notify(f"waiting: {problem.message}")
+                    self.context.notify(
+                        Notice.warning(
+                            "waiting for the destination",
+                            f"waiting: {problem.message}",
+                            code=problem.code,
+                            message=problem.message,
+                        )
+                    )
                     told = True
                 time.sleep(pause)
                 # A reader is often gone at once.

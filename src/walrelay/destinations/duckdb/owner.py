@@ -16,8 +16,10 @@ from walrelay.destinations.base import DestinationContext
 from walrelay.destinations.duckdb.names import folded
 from walrelay.destinations.duckdb.places import ELSEWHERE, WHERE, DuckDBPlaces
 from walrelay.destinations.duckdb.progress import WHOLE, ProgressBook
+from walrelay.destinations.format import readable
 from walrelay.destinations.holdings import Holding, writer_of
 from walrelay.destinations.keepers import begins_anew, kept_by
+from walrelay.destinations.notices import waits_for_holder
 from walrelay.destinations.places import other_source
 from walrelay.errors import (
     DestinationBusyError,
@@ -45,7 +47,7 @@ def write_lock(path: Path, context: DestinationContext) -> FileLock:
         if context.stopping.is_set():
             raise HeldError(holder)
         if not told.is_set():
-            context.notify(f"waiting for another walrelay run to finish with {path}: {holder}")
+            context.notify(waits_for_holder(path, holder))
             told.set()
 
     what = f"pipeline {context.pipeline_id}, mode {context.mode}"
@@ -100,7 +102,7 @@ class Ownership:
             [self._catalog, "_walrelay", "file"],
         ).fetchall()
         found = self._connection.execute("SELECT id FROM _walrelay.file").fetchall() if there else []
-        return found[0][0] if found else None
+        return readable(found[0][0], str(self._path)) if found else None
 
     def _adopt(self) -> None:
         """An earlier version has not recorded whose tables these are. A pipeline that has run before, and has not seen

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from walrelay.destinations.format import readable
 from walrelay.errors import DestinationNotWritableError
 
 
@@ -22,6 +23,6 @@ def lake_id(own: Path) -> str:
             with suppress(FileExistsError):
                 os.link(new, path)
             new.unlink()
-        return str(json.loads(path.read_text())["id"])
+        return readable(str(json.loads(path.read_text())["id"]), str(own.parent))
     except OSError as error:
         raise DestinationNotWritableError(f"cannot write to {own.parent}: {error.strerror}") from error

@@ -25,6 +25,7 @@ from walrelay.destinations.lake.names import refuse_twin_columns
 from walrelay.destinations.lake.progress_file import ProgressFile
 from walrelay.destinations.lake.sessions import Sessions
 from walrelay.destinations.lake.tables import Tables
+from walrelay.destinations.notices import not_maintained
 from walrelay.errors import DestinationError, StoppedError, WalrelayError
 from walrelay.failpoints import hit
 from walrelay.model.lsn import Lsn
@@ -164,7 +165,7 @@ class LakeRun:
             return  # still due
         except WalrelayError as error:
             self._maintenance.failed(table)
-            self._context.notify(f"{name} could not be maintained, which is tried again later: {error.message}")
+            self._context.notify(not_maintained(name, error))
         else:
             self._maintenance.done(table, own)
 

@@ -19,6 +19,7 @@ from walrelay.config.settings import duration
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
 from walrelay.destinations.capabilities import Capabilities
 from walrelay.destinations.holdings import Shape, writer_of
+from walrelay.destinations.notices import taken_over
 from walrelay.destinations.postgres.apply import Application
 from walrelay.destinations.postgres.book import TargetBook
 from walrelay.destinations.postgres.client import LOCK_TIMEOUT, Connection, Server, Sessions, run
@@ -148,7 +149,7 @@ class PostgresDestination(SimpleDestination):
             ownership.check(schema.id, schema.name)
             before = ownership.taken_over(schema.name)
             if before is not None:
-                self._run.notify(f"{schema.name} was kept current by the pipeline {before}; this one takes it over")
+                self._run.notify(taken_over(schema.name, before))
             self._building(connection, schema, made=False).drop(connection)
             self._book(connection).forget(schema.id)
 

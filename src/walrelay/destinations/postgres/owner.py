@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from walrelay.destinations.base import DestinationContext
+from walrelay.destinations.format import readable
 from walrelay.destinations.holdings import Holding, writer_of
 from walrelay.destinations.keepers import begins_anew, kept_by
 from walrelay.destinations.places import other_source
@@ -79,6 +80,8 @@ class Ownership:
     def admit(self) -> str:
         """The database's id, when the run may write to it."""
         expected, own = self._context.expected, self._book.database_id()
+        if own is not None:
+            readable(own, self._where)
         if expected is not None and own is not None and own != expected.id:
             raise OtherDestinationError(
                 f"{self._where} is another database than the one that this pipeline keeps current, {expected.place}",

@@ -16,6 +16,7 @@ from walrelay.changes.rows import TableRows
 from walrelay.config.settings import MiB
 from walrelay.destinations.base import DestinationContext, Identity, SimpleDestination, WriteResult
 from walrelay.destinations.capabilities import Batching, Capabilities
+from walrelay.destinations.format import readable
 from walrelay.destinations.warehouse.positions import Positions
 from walrelay.destinations.warehouse.run import WarehouseRun
 from walrelay.destinations.warehouse.service import Warehouse
@@ -62,6 +63,8 @@ class WarehouseDestination(SimpleDestination):
     @staticmethod
     def _identified(warehouse: Warehouse, context: DestinationContext) -> str:
         found = warehouse.identity()
+        if found is not None:
+            readable(found, warehouse.shown)
         if context.expected is not None and context.expected.id != found:
             raise OtherDestinationError(
                 f"{warehouse.shown} is another place than the one this pipeline writes to, {context.expected.place}",

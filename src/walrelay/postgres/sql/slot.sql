@@ -1,7 +1,7 @@
 -- A replication slot, or all of them when none is named, with the columns that only newer servers have taken from its JSON form.
 SELECT s.slot_name::text AS name, s.plugin::text AS plugin, s.slot_type, s.database::text AS database,
        s.active_pid, a.application_name AS active_application, host(a.client_addr) AS active_client, s.restart_lsn::text AS restart_lsn, s.confirmed_flush_lsn::text AS confirmed_lsn,
-       s.wal_status, s.two_phase, s.temporary,
+       s.wal_status, s.safe_wal_size AS safe_wal_bytes, s.two_phase, s.temporary,
        to_jsonb(s) ->> 'invalidation_reason' AS invalidation_reason,
        coalesce((to_jsonb(s) ->> 'conflicting')::boolean, false) AS conflicting,
        coalesce((to_jsonb(s) ->> 'failover')::boolean, false) AS failover,

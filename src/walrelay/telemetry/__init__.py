@@ -1,0 +1,1 @@
+"""Watching a pipeline: its log, metrics, health, and who is told what has happened."""
