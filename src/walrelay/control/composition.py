@@ -16,7 +16,7 @@ from walrelay.control.stores import log_of, open_store
 from walrelay.destinations.base import Destination
 from walrelay.destinations.urls import destination_from_url
 from walrelay.pipeline import Pipeline
-from walrelay.postgres.catalog import published_tables
+from walrelay.postgres.catalog import check_publication
 from walrelay.postgres.connection import connect
 from walrelay.workers.report import Listener
 
@@ -57,12 +57,13 @@ def destination_of(loaded: Loaded) -> Destination:
 
 
 def _ask_source(loaded: Loaded) -> None:
-    """Whether the source lets us in and has the publication, before anything is made for it."""
+    """Whether the source lets us in and has the publication, before anything is made for it. Of its tables the run
+    asks, which can be told to stop while it waits for a lock on one."""
     source = source_of(loaded)
     with loaded.blaming("source", "url"):
         connection = connect(source, application="walrelay check")
     with connection, loaded.blaming("source", "publication"):
-        published_tables(connection, source.publication)
+        check_publication(connection, source.publication)
 
 
 def _pipeline(loaded: Loaded, destination: Destination, listener: Listener) -> Pipeline:

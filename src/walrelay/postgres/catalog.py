@@ -60,14 +60,18 @@ def check_version(connection: Connection) -> int:
     return version
 
 
-def published_tables(connection: Connection, publication: str) -> list[PublishedTable]:
-    """The publication's tables, never an empty list: an empty publication is a mistake that says so (SEMANTICS 12)."""
+def check_publication(connection: Connection, publication: str) -> None:
+    """Raise when it is not there. Looks at none of its tables, so that nobody's lock on one is waited for."""
     check_version(connection)
     with talking("reading the publication"):
-        found = connection.execute(statement("publication"), {"publication": publication}).fetchone()
-        if found is None:
+        if connection.execute(statement("publication"), {"publication": publication}).fetchone() is None:
             raise _missing(connection, publication)
-        mark = publication_mark(connection, publication)
+
+
+def published_tables(connection: Connection, publication: str) -> list[PublishedTable]:
+    """The publication's tables, never an empty list: an empty publication is a mistake that says so (SEMANTICS 12)."""
+    check_publication(connection, publication)
+    mark = publication_mark(connection, publication)
     tables = [replace(one, mark=mark) for one in _published(connection, publication)]
     if not tables:
         raise PublicationEmptyError(
